@@ -1,0 +1,270 @@
+"""The configuration: one dataclass per group, values in ``conf/``, nothing from the environment but ``paths`` and named secrets.
+
+The dataclasses give names and types; the YAML files give values. Unknown keys fail when Hydra composes, values that are missing
+are listed by ``load`` before anything is started.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from vst.errors import ConfigError
+
+LANES = ("L0", "L1", "L2", "L3")
+OPERATIONS = ("publish", "record", "compare")
+
+
+@dataclass
+class ModelConf:
+    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path."""
+
+    name: str = MISSING
+    path: str = MISSING
+    revision: str | None = None
+    trusted: str | None = None
+    generate: str | None = None
+
+
+@dataclass
+class CheckpointConf:
+    """Checkpoint B: what is pushed; the options of the audit hold for both checkpoints."""
+
+    name: str | None = None
+    path: str = MISSING
+    revision: str | None = None
+    trusted: str | None = None
+    finite: str = MISSING
+    finite_limit_bytes: int = MISSING
+    allow_network_fs: bool = MISSING
+    allow_missing_scales: list[str] = field(default_factory=list)
+    allow_tied_mismatch: bool = MISSING
+    allow_extra_shards: bool = MISSING
+    digest_cache: bool = MISSING
+
+
+@dataclass
+class CapabilitiesConf:
+    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given."""
+
+    cached_tokens: bool = MISSING
+    weight_digests: bool = MISSING
+    reason: str | None = None
+
+
+@dataclass
+class ServerConf:
+    """The server under test; ``attach`` never starts or stops one."""
+
+    kind: str = MISSING
+    base_url: str | None = None
+    host: str = MISSING
+    port: int = MISSING
+    served_model_name: str | None = None
+    tensor_parallel_size: int = MISSING
+    pipeline_parallel_size: int = MISSING
+    data_parallel_size: int = MISSING
+    max_model_len: int | None = None
+    dtype: str | None = None
+    args: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    devices: list[str] = field(default_factory=list)
+    api_key_env: str | None = None
+    start_timeout_s: float = MISSING
+    request_timeout_s: float = MISSING
+    capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
+
+
+@dataclass
+class TimeoutsConf:
+    """Deadlines of the publisher's phases in seconds; the broadcast has ``broadcast_s`` plus bytes / ``min_bytes_per_s``."""
+
+    boot_s: float = MISSING
+    join_s: float = MISSING
+    start_s: float = MISSING
+    broadcast_s: float = MISSING
+    finish_s: float = MISSING
+    min_bytes_per_s: float = MISSING
+
+
+@dataclass
+class TransferConf:
+    """The data plane; ``bucket_bytes`` null leaves the backend's default, ``master_address`` null finds the route."""
+
+    backend: str = MISSING
+    master_address: str | None = None
+    port: int = MISSING
+    bucket_bytes: int | None = None
+    rate_limit_bytes_per_s: float | None = None
+    timeouts: TimeoutsConf = field(default_factory=TimeoutsConf)
+
+
+@dataclass
+class PublisherConf:
+    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``."""
+
+    device: str = MISSING
+
+
+@dataclass
+class LaneConf:
+    """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by commas."""
+
+    name: str = MISSING
+    upto: str = MISSING
+    final: str = MISSING
+    identities: int = MISSING
+    cycles: int = MISSING
+    controls: str = MISSING
+    unobservable: list[str] = field(default_factory=list)
+    pause_mode: str = MISSING
+    left: str | None = None
+    right: str | None = None
+
+
+@dataclass
+class OracleConf:
+    """Probes and records; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
+
+    probes: int = MISSING
+    seed: int = MISSING
+    min_tokens: int = MISSING
+    max_tokens: int = MISSING
+    output_tokens: int = MISSING
+    top_k: int = MISSING
+    repeats: int = MISSING
+    reference: str | None = None
+    reference_cache: bool = MISSING
+
+
+@dataclass
+class PathsConf:
+    """Where runs and the cache lie; the one place that reads the environment (``VST_RUNS``, ``VST_CACHE``)."""
+
+    runs: str = MISSING
+    cache: str = MISSING
+
+
+@dataclass
+class VstConf:
+    """The whole configuration of a run."""
+
+    model: ModelConf = field(default_factory=ModelConf)
+    checkpoint: CheckpointConf = field(default_factory=CheckpointConf)
+    server: ServerConf = field(default_factory=ServerConf)
+    transfer: TransferConf = field(default_factory=TransferConf)
+    publisher: PublisherConf = field(default_factory=PublisherConf)
+    lane: LaneConf = field(default_factory=LaneConf)
+    oracle: OracleConf = field(default_factory=OracleConf)
+    paths: PathsConf = field(default_factory=PathsConf)
+
+
+HINTS = {
+    "model.path": "the directory of checkpoint A, which the server is started from",
+    "checkpoint.path": "the directory of checkpoint B, which is pushed",
+    "server.base_url": "the address of the running server, such as http://host:8000",
+    "lane.left": "the record that was taken",
+    "lane.right": "the record that it must equal",
+}
+
+
+def register() -> None:
+    """Make the schema known to Hydra; safe to repeat."""
+    ConfigStore.instance().store(name="vst_schema", node=VstConf)
+
+
+def conf_dir() -> Path:
+    """The directory of the YAML files: inside the package when installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "conf"
+    return inside if inside.is_dir() else package.parent / "conf"
+
+
+def load(cfg: DictConfig) -> VstConf:
+    """The typed configuration, complete and consistent; ConfigError lists everything that is missing or wrong."""
+    cfg = OmegaConf.masked_copy(cfg, list(VstConf.__dataclass_fields__))
+    missing = sorted(_missing(cfg))
+    if missing:
+        lines = [f"  {key}=…   {HINTS.get(key, 'has no default')}" for key in missing]
+        raise ConfigError(f"model={cfg.model.name} needs {len(missing)} value(s) that are not set:\n" + "\n".join(lines))
+    conf = OmegaConf.to_container(_filled(cfg), structured_config_mode=_INSTANTIATE, resolve=True)
+    if not isinstance(conf, VstConf):
+        raise ConfigError("the composed configuration is not a VstConf")
+    problems = list(_problems(conf))
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return conf
+
+
+def needs_checkpoint(lane: LaneConf) -> bool:
+    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone."""
+    return lane.name not in ("record", "compare") and not (lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2"))
+
+
+def _missing(cfg: DictConfig) -> set[str]:
+    missing = set(OmegaConf.missing_keys(cfg))
+    if cfg.model.generate is not None or not needs_checkpoint(cfg.lane):
+        missing -= {"checkpoint.path"}
+    if cfg.model.generate is not None or cfg.lane.name == "compare":
+        missing -= {"model.path"}
+    if cfg.server.kind == "attach" and not cfg.server.base_url:
+        missing.add("server.base_url")
+    if cfg.lane.name == "compare":
+        missing |= {f"lane.{side}" for side in ("left", "right") if not cfg.lane[side]}
+    return missing
+
+
+def _filled(cfg: DictConfig) -> DictConfig:
+    """Paths that this run does not need, or that are generated later, become empty instead of missing."""
+    filled = cfg.copy()
+    for key in ("model.path", "checkpoint.path"):
+        if OmegaConf.is_missing(filled[key.split(".")[0]], "path"):
+            OmegaConf.update(filled, key, "")
+    return filled
+
+
+def _problems(conf: VstConf) -> list[str]:
+    choices: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "lane.name": (conf.lane.name, (*LANES, "ladder", *OPERATIONS)),
+        "lane.upto": (conf.lane.upto, LANES),
+        "lane.final": (conf.lane.final, ("checkpoint", "model")),
+        "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach")),
+        "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
+        "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
+        "model.generate": (conf.model.generate, (None, "tiny")),
+    }
+    found = [
+        f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
+        for key, (value, options) in choices.items()
+        if value not in options
+    ]
+    at_least = {
+        "lane.identities": (conf.lane.identities, 2),
+        "lane.cycles": (conf.lane.cycles, 1),
+        "oracle.repeats": (conf.oracle.repeats, 2),
+        "oracle.probes": (conf.oracle.probes, 1),
+        "oracle.min_tokens": (conf.oracle.min_tokens, 2),
+        "oracle.output_tokens": (conf.oracle.output_tokens, 1),
+        "server.tensor_parallel_size": (conf.server.tensor_parallel_size, 1),
+        "server.pipeline_parallel_size": (conf.server.pipeline_parallel_size, 1),
+        "server.data_parallel_size": (conf.server.data_parallel_size, 1),
+        "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
+    }
+    found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
+    if conf.transfer.backend == "nccl" and conf.publisher.device == "cpu":
+        found.append("transfer=nccl sends from a GPU: set publisher.device=cuda:N (a GPU that the server does not use)")
+    return found
+
+
+def _instantiate_mode() -> Any:
+    from omegaconf import SCMode
+
+    return SCMode.INSTANTIATE
+
+
+_INSTANTIATE = _instantiate_mode()

@@ -1,0 +1,145 @@
+"""Records: a server's answers to all probes in one state, as plain data that can be stored and compared offline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vst.errors import TransportError, VerificationError
+from vst.oracle.probes import ProbeSet
+from vst.server.client import ControlPlane
+
+FORMAT = "vst-record/1"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One probe's answer.
+
+    ``prompt_logprobs`` are those of the prompt's own tokens from the second on; ``top`` holds for each generated position the
+    likeliest (token, log-probability) pairs; ``cached_tokens`` is None where the server does not report it.
+    """
+
+    prompt: tuple[int, ...]
+    prompt_logprobs: tuple[float, ...]
+    output: tuple[int, ...]
+    output_logprobs: tuple[float, ...]
+    top: tuple[tuple[tuple[int, float], ...], ...]
+    cached_tokens: int | None
+
+    def finite(self) -> bool:
+        return all(math.isfinite(value) for value in (*self.prompt_logprobs, *self.output_logprobs))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The answers of one server in one state; ``claim`` says what it was meant to hold, ``probes`` is their digest."""
+
+    claim: str
+    probes: str
+    answers: tuple[Answer, ...]
+
+    def finite(self) -> bool:
+        return all(answer.finite() for answer in self.answers)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Record:
+        """Read a stored record; VerificationError when it is not one."""
+        if data.get("format") != FORMAT:
+            raise VerificationError(f"not a record: format is {data.get('format')!r}, expected {FORMAT!r}")
+        try:
+            return Record(data["claim"], data["probes"], tuple(_answer(answer) for answer in data["answers"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise VerificationError(f"damaged record: {type(error).__name__}: {error}") from error
+
+
+def _answer(data: Mapping[str, Any]) -> Answer:
+    return Answer(
+        prompt=tuple(int(token) for token in data["prompt"]),
+        prompt_logprobs=tuple(float(value) for value in data["prompt_logprobs"]),
+        output=tuple(int(token) for token in data["output"]),
+        output_logprobs=tuple(float(value) for value in data["output_logprobs"]),
+        top=tuple(tuple((int(token), float(value)) for token, value in position) for position in data["top"]),
+        cached_tokens=data["cached_tokens"],
+    )
+
+
+def request(model: str, prompt: tuple[int, ...], probes: ProbeSet) -> dict[str, Any]:
+    """The completion request of one probe: every sampling field is given, so that no default of the server decides."""
+    return {
+        "model": model,
+        "prompt": list(prompt),
+        "max_tokens": probes.output_tokens,
+        "min_tokens": probes.output_tokens,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "repetition_penalty": 1.0,
+        "seed": probes.seed,
+        "n": 1,
+        "stream": False,
+        "ignore_eos": True,
+        "logprobs": probes.top_k,
+        "prompt_logprobs": 0,
+        "return_tokens_as_token_ids": True,
+        "return_token_ids": True,
+        "add_special_tokens": False,
+    }
+
+
+def take_record(control: ControlPlane, model: str, probes: ProbeSet, claim: str, timeout_s: float) -> Record:
+    """Ask all probes one after the other, on an idle server, and return what was answered."""
+    answers = []
+    for prompt in probes.prompts:
+        body = control.post("/v1/completions", request(model, prompt, probes), timeout_s=timeout_s)
+        answers.append(read_answer(body, prompt, probes.output_tokens))
+    return Record(claim, probes.digest, tuple(answers))
+
+
+def read_answer(body: Any, prompt: tuple[int, ...], output_tokens: int) -> Answer:
+    """The answer in a completion's body; TransportError when the body is not a whole answer to this probe."""
+    try:
+        choice = body["choices"][0]
+        answer = Answer(
+            prompt=prompt,
+            prompt_logprobs=tuple(_prompt_logprobs(choice["prompt_logprobs"], prompt)),
+            output=tuple(_token(text) for text in choice["logprobs"]["tokens"]),
+            output_logprobs=tuple(float(value) for value in choice["logprobs"]["token_logprobs"]),
+            top=tuple(_top(position) for position in choice["logprobs"]["top_logprobs"]),
+            cached_tokens=_cached(body.get("usage")),
+        )
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise TransportError(f"/v1/completions: not an answer to the probe: {type(error).__name__}: {error}") from error
+    if len(answer.output) != output_tokens or len(answer.prompt_logprobs) != len(prompt) - 1:
+        raise TransportError(
+            f"/v1/completions: {len(answer.output)} tokens and {len(answer.prompt_logprobs)} prompt log-probabilities, "
+            f"expected {output_tokens} and {len(prompt) - 1}"
+        )
+    return answer
+
+
+def _prompt_logprobs(positions: list[Any], prompt: tuple[int, ...]) -> list[float]:
+    return [float(position[str(token)]["logprob"]) for position, token in zip(positions[1:], prompt[1:], strict=True)]
+
+
+def _token(text: str) -> int:
+    return int(text.removeprefix("token_id:"))
+
+
+def _top(position: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
+    pairs = [(_token(text), float(value)) for text, value in position.items()]
+    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _cached(usage: Any) -> int | None:
+    details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    return cached if isinstance(cached, int) else None

@@ -1,0 +1,163 @@
+"""The control plane: HTTP calls to one vLLM server, each with a deadline, each told to whoever keeps the events.
+
+A client never judges. It knows only whether a call was answered with success: anything else than a 2xx is an ``HttpFailure``,
+and so is a 2xx whose body says that it failed; no answer at all is ``Unreachable``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import httpx
+
+from vst.errors import TransportError
+
+BODY_EXCERPT = 500
+
+
+class Unreachable(TransportError):
+    """The server did not answer: refused, cut, or past the deadline."""
+
+
+class HttpFailure(TransportError):
+    """The server answered, and the answer is a failure; ``status`` is the HTTP status, ``body`` the text."""
+
+    def __init__(self, message: str, status: int, body: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = body
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.status, self.body)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One call as it is written to ``events.jsonl``; times in seconds, ``status`` None when there was no answer."""
+
+    method: str
+    path: str
+    params: dict[str, Any]
+    status: int | None
+    seconds: float
+    answer: str
+    error: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def body_failure(body: Any) -> str | None:
+    """What a body says against its own 2xx: ``success: false``, an ``error``, a ``status`` of error; None if nothing."""
+    if not isinstance(body, Mapping):
+        return None
+    if body.get("success") is False:
+        return "success is false"
+    if body.get("error"):
+        return f"error: {json.dumps(body['error'])[:BODY_EXCERPT]}"
+    status = body.get("status")
+    if isinstance(status, str) and status.lower() in {"error", "failed", "failure"}:
+        return f"status is {status!r}"
+    return None
+
+
+class ControlPlane:
+    """Calls to the server at ``base_url``; ``api_key`` travels in the Authorization header and nowhere else."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        timeout_s: float = 30.0,
+        on_exchange: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.timeout_s = timeout_s
+        self._tell = on_exchange
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        # The server is addressed as given: a proxy of the environment would judge another machine.
+        self._http = httpx.Client(base_url=self.base_url, headers=headers, trust_env=False, timeout=timeout_s)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, Any] | None = None, timeout_s: float | None = None) -> Any:
+        """The JSON body of a GET, or its text when it is not JSON."""
+        return self._call("GET", path, params, None, timeout_s)
+
+    def post(
+        self,
+        path: str,
+        body: Any = None,
+        params: Mapping[str, Any] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """The JSON body of a POST, or its text when it is not JSON."""
+        return self._call("POST", path, params, body, timeout_s)
+
+    def options(self, path: str) -> Any:
+        """The answer to OPTIONS: 405 from a route that exists, 404 from one that does not."""
+        return self._call("OPTIONS", path, None, None, None)
+
+    def _call(
+        self, method: str, path: str, params: Mapping[str, Any] | None, body: Any, timeout_s: float | None
+    ) -> Any:
+        begun = time.monotonic()
+        limit = self.timeout_s if timeout_s is None else timeout_s
+        try:
+            response, text = self._exchange(method, path, params, body, limit, begun + limit)
+        except httpx.HTTPError as error:
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            self._report(method, path, params, None, begun, "", reason)
+            waited = f"after {time.monotonic() - begun:.1f} s (deadline {limit:g} s)"
+            raise Unreachable(f"{method} {self.base_url}{path}: no answer {waited}: {reason}") from error
+        answer = _decode(text)
+        failure = _failure(response, text, answer)
+        self._report(method, path, params, response.status_code, begun, text, failure)
+        if failure:
+            raise HttpFailure(f"{method} {path}: {failure}", response.status_code, text)
+        return answer
+
+    def _exchange(
+        self, method: str, path: str, params: Mapping[str, Any] | None, body: Any, limit: float, until: float
+    ) -> tuple[httpx.Response, str]:
+        # httpx bounds each read, not the whole: a server that drips bytes would keep the call open for ever.
+        with self._http.stream(method, path, params=dict(params or {}), json=body, timeout=limit) as response:
+            chunks = []
+            for chunk in response.iter_bytes():
+                chunks.append(chunk)
+                if time.monotonic() > until:
+                    raise httpx.ReadTimeout("the answer did not end in time")
+            return response, b"".join(chunks).decode("utf-8", "replace")
+
+    def _report(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        status: int | None,
+        begun: float,
+        answer: str,
+        error: str | None,
+    ) -> None:
+        if self._tell is not None:
+            seconds = round(time.monotonic() - begun, 6)
+            self._tell(Exchange(method, path, dict(params or {}), status, seconds, answer[:BODY_EXCERPT], error))
+
+
+def _decode(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _failure(response: httpx.Response, text: str, answer: Any) -> str | None:
+    if not response.is_success:
+        return f"answered {response.status_code}: {text[:BODY_EXCERPT]}"
+    said = body_failure(answer)
+    return f"answered {response.status_code}, but {said}" if said else None

@@ -1,0 +1,230 @@
+"""The publisher process: joins the server's transfer group and sends checkpoints, as told by its parent.
+
+Commands come as JSON lines on standard input (``join``, ``push``, ``leave``), reports go as JSON lines to what was standard
+output; everything that libraries print goes to the log. The parent holds all deadlines. Any failure is final: it is reported and
+the process ends at once, without a finish, because a collective that hangs cannot be cancelled in any other way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+from vst.checkpoint.manifest import Manifest, TensorEntry
+from vst.checkpoint.reader import TensorReader
+from vst.errors import TransportError, VerificationError, VstError
+from vst.lifeline import die_with_parent
+from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
+from vst.transfer import adapter
+from vst.transfer.dtypes import torch_dtype
+from vst.transfer.ledger import Ledger
+from vst.transfer.plan import JoinPlan, PushPlan, Sent
+
+PROGRESS_S = 0.05
+
+
+class Reports:
+    """The one writer of the report pipe; threads of vLLM's engine report too."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._lock = threading.Lock()
+
+    def say(self, event: str, **fields: Any) -> None:
+        with self._lock:
+            self._out.write(json.dumps({"event": event, **fields}) + "\n")
+            self._out.flush()
+
+    def exchange(self, exchange: Exchange) -> None:
+        self.say("http", **exchange.to_json())
+
+    def give_up(self, error: BaseException) -> NoReturn:
+        """Report the failure and end the process, with whatever its threads are blocked in."""
+        if not isinstance(error, VstError):
+            traceback.print_exception(error)
+        self.say("failed", kind=_kind(error), error=str(error) or type(error).__name__, type=type(error).__name__)
+        sys.stderr.flush()
+        os._exit(1)
+
+
+def _kind(error: BaseException) -> str:
+    kinds = {HttpFailure: "answer", Unreachable: "unreachable", VerificationError: "stream", TransportError: "transport"}
+    for cls, kind in kinds.items():
+        if isinstance(error, cls):
+            return kind
+    return "error"
+
+
+class WeightSyncClient:
+    """vLLM's four-method client protocol over our control plane; the only place from which ``finish`` can be sent."""
+
+    def __init__(self, http: ControlPlane, timeout_s: float, session: Session) -> None:
+        self._http = http
+        self._timeout_s = timeout_s
+        self._session = session
+
+    def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
+        self._post("/init_weight_transfer_engine", {"init_info": init_info})
+
+    def start_weight_update(self) -> None:
+        self._session.phase("start")
+        self._post("/start_weight_update")
+        self._session.phase("broadcast")
+
+    def update_weights(self, update_info: Any) -> None:
+        self._post("/update_weights", {"update_info": update_info})
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        label = self._session.complete()
+        self._session.phase("finish")
+        self._post("/finish_weight_update", {"weight_version": label})
+
+    def _post(self, path: str, body: Any = None) -> None:
+        # The other thread may be inside the collective, waiting for a peer that will now never come.
+        try:
+            self._http.post(path, body, timeout_s=self._timeout_s)
+        except VstError as error:
+            self._session.reports.give_up(error)
+
+
+class Session:
+    """One membership in one server's transfer group, and the pushes made through it."""
+
+    def __init__(self, reports: Reports) -> None:
+        self.reports = reports
+        self._engine: Any = None
+        self._layout: Manifest | None = None
+        self._device = "cpu"
+        self._plan: PushPlan | None = None
+        self._ledger: Ledger | None = None
+        self._sent: Sent | None = None
+
+    def phase(self, name: str) -> None:
+        self.reports.say("phase", phase=name)
+
+    def join(self, plan: JoinPlan) -> None:
+        self.phase("join")
+        layout = load_manifest(plan.layout)
+        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
+        http = ControlPlane(plan.base_url, key, plan.http_timeout_s, self.reports.exchange)
+        self._layout, self._device = layout, plan.device
+        if plan.device != "cpu":
+            import torch
+
+            torch.cuda.set_device(plan.device)
+        meta = [adapter.Declared(t.name, torch_dtype(t.dtype), t.shape) for t in layout.tensors]
+        where = adapter.Rendezvous(
+            plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
+        )
+        client = WeightSyncClient(http, plan.http_timeout_s, self)
+        self._engine = adapter.join(where, client, adapter.make_source(meta, self._stream))
+        self.reports.say("joined")
+
+    def push(self, plan: PushPlan) -> None:
+        if self._engine is None:
+            raise VerificationError("push before join")
+        self._plan = plan
+        self._engine.send_weights()
+        if self._sent is None:
+            raise VerificationError("vLLM's sender returned without asking for the finish; nothing was finished")
+        self.reports.say("done", **self._sent.to_json())
+        self._plan = self._ledger = self._sent = None
+
+    def complete(self) -> str:
+        """Close the ledger and give the label; raises when the stream was not sent whole."""
+        if self._plan is None or self._ledger is None:
+            raise VerificationError("finish was asked for before anything was sent")
+        self._sent = self._ledger.close()
+        return self._plan.label
+
+    def _stream(self) -> Iterator[tuple[str, Any]]:
+        plan, layout = self._plan, self._layout
+        if plan is None or layout is None:
+            raise VerificationError("vLLM's sender asked for tensors outside of a push")
+        manifest = load_manifest(plan.manifest)
+        if manifest.layout_digest != layout.layout_digest:
+            raise VerificationError("the checkpoint to push has another layout than the one this session joined with")
+        parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
+        self._ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)
+        for name, tensor in self._paced(self._ledger.watch(read(parts)), plan.rate_limit, manifest.total_bytes):
+            yield name, tensor if self._device == "cpu" else tensor.to(self._device)
+
+    def _paced(self, pairs: Iterator[tuple[str, Any]], limit: float | None, total: int) -> Iterator[tuple[str, Any]]:
+        begun = told = time.monotonic()
+        done = 0
+        for name, tensor in pairs:
+            yield name, tensor
+            done += tensor.numel() * tensor.element_size()
+            if limit:
+                time.sleep(max(0.0, begun + done / limit - time.monotonic()))
+            if time.monotonic() - told >= PROGRESS_S or done == total:
+                told = time.monotonic()
+                self.reports.say("progress", bytes=done, total=total)
+
+
+def load_manifest(path: str) -> Manifest:
+    return Manifest.from_json(json.loads(Path(path).read_text()))
+
+
+def mixed(manifest: Manifest, other: Manifest | None, names: tuple[str, ...]) -> list[tuple[Manifest, TensorEntry]]:
+    """The tensors to send in canonical order, each with the manifest that its bytes come from."""
+    if other is None:
+        return [(manifest, entry) for entry in manifest.tensors]
+    kept = set(names)
+    return [
+        (other, other.by_name[entry.name]) if entry.name in kept else (manifest, entry) for entry in manifest.tensors
+    ]
+
+
+def read(parts: list[tuple[Manifest, TensorEntry]]) -> Iterator[tuple[str, Any]]:
+    """Each tensor in a buffer of its own, one at a time: nothing here keeps it once it was taken."""
+    import torch
+
+    readers = {id(manifest): TensorReader(manifest) for manifest, _ in parts}
+    for manifest, entry in parts:
+        buffer = torch.empty(entry.nbytes, dtype=torch.uint8)
+        readers[id(manifest)].read_into(entry, memoryview(buffer.numpy()))
+        yield entry.name, buffer.view(torch_dtype(entry.dtype)).view(entry.shape)
+
+
+def claim_stdout() -> TextIO:
+    """Keep standard output for reports and send everything that prints to the log instead."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return out
+
+
+def main() -> int:
+    die_with_parent(int(sys.argv[1]))
+    reports = Reports(claim_stdout())
+    try:
+        import torch
+
+        reports.say("ready", vllm=adapter.installed_version(), torch=str(torch.__version__), pid=os.getpid())
+        serve(Session(reports))
+    except BaseException as error:  # noqa: B036 - the parent must hear of every end, and nothing may run after it
+        reports.give_up(error)
+    os._exit(0)
+
+
+def serve(session: Session) -> None:
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "join":
+            session.join(JoinPlan(**command["plan"]))
+        elif command["do"] == "push":
+            session.push(PushPlan.from_json(command["plan"]))
+        else:
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""What the publisher sends, written down and checked as it leaves: order, names, dtypes, shapes and bytes.
+
+The transaction record says what left the machine because of this, not because of what was planned. A stream that omits, repeats,
+re-orders, re-types or changes a tensor ends in a VerificationError before ``finish`` is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from vst.checkpoint.digests import combine_content_digest
+from vst.checkpoint.manifest import TensorEntry
+from vst.errors import VerificationError
+from vst.transfer.dtypes import torch_dtype
+from vst.transfer.plan import Sent
+
+
+class Ledger:
+    """The expected tensors of one push, ticked off as they pass."""
+
+    def __init__(self, expected: Sequence[TensorEntry], layout_digest: str) -> None:
+        self._expected = expected
+        self._layout = layout_digest
+        self._sent: list[TensorEntry] = []
+        self._begun = time.monotonic()
+
+    @property
+    def bytes(self) -> int:
+        return sum(entry.nbytes for entry in self._sent)
+
+    def watch(self, pairs: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Pass each (name, CPU tensor) on after it was checked against the plan and hashed."""
+        for name, tensor in pairs:
+            self._tick(name, tensor)
+            yield name, tensor
+
+    def _tick(self, name: str, tensor: Any) -> None:
+        position = len(self._sent)
+        if position >= len(self._expected):
+            raise VerificationError(f"the publisher's stream has {name} after the last of {position} tensors")
+        entry = self._expected[position]
+        if name != entry.name or tensor.dtype != torch_dtype(entry.dtype) or tuple(tensor.shape) != entry.shape:
+            raise VerificationError(
+                f"the publisher's stream has {name} {tensor.dtype} {list(tensor.shape)} at position {position}, "
+                f"expected {entry.name} {entry.dtype} {list(entry.shape)}"
+            )
+        digest = tensor_sha256(tensor)
+        if entry.digest is not None and digest != entry.digest:
+            raise VerificationError(
+                f"the bytes read for {name} are not those of the manifest: {digest}, expected {entry.digest}; "
+                f"shard {entry.shard} changed after it was audited"
+            )
+        self._sent.append(replace(entry, digest=digest))
+
+    def close(self) -> Sent:
+        """The record of a stream that was sent whole; VerificationError names the first tensor that was not."""
+        if len(self._sent) != len(self._expected):
+            missing = self._expected[len(self._sent)].name
+            raise VerificationError(
+                f"the publisher's stream ended after {len(self._sent)} of {len(self._expected)} tensors, before {missing}"
+            )
+        return Sent(
+            tensors=len(self._sent),
+            bytes=self.bytes,
+            layout_digest=self._layout,
+            content_digest=combine_content_digest(self._sent),
+            seconds=round(time.monotonic() - self._begun, 6),
+        )
+
+
+def tensor_sha256(tensor: Any) -> str:
+    """``sha256:<hex>`` of a contiguous CPU tensor's bytes."""
+    import torch
+
+    flat = tensor.reshape(-1).view(torch.uint8).numpy()
+    return "sha256:" + hashlib.sha256(memoryview(flat)).hexdigest()

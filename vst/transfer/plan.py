@@ -1,0 +1,70 @@
+"""What the publisher is told: where to join, and what to send. Plain data that crosses the pipe as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+PHASES = ("boot", "join", "start", "broadcast", "finish")
+"""The phases of a publisher in order; each has a deadline that the parent holds."""
+
+
+@dataclass(frozen=True)
+class JoinPlan:
+    """Where the group meets and how the server is called.
+
+    ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names the
+    variable that holds the key.
+    """
+
+    layout: str
+
+    base_url: str
+    api_key_env: str | None
+    backend: str
+    master_address: str
+    port: int
+    world_size: int
+    bucket_bytes: int | None
+    device: str
+    timeout_s: float
+    http_timeout_s: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PushPlan:
+    """One transaction: the manifest to send, the tensors taken from another one instead, and the label to set.
+
+    ``manifest`` and ``other`` are files written by ``Manifest.to_json``. ``from_other`` names the tensors whose bytes come from
+    ``other`` (a negative control); empty for an honest push. ``rate_limit`` is in bytes a second, None for none.
+    """
+
+    manifest: str
+    label: str
+    other: str | None = None
+    from_other: tuple[str, ...] = field(default=())
+    rate_limit: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> PushPlan:
+        return PushPlan(**{**data, "from_other": tuple(data["from_other"])})
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What left the machine: tensors and bytes in the order sent, and the digest of those bytes by content."""
+
+    tensors: int
+    bytes: int
+    layout_digest: str
+    content_digest: str
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
