@@ -7,7 +7,6 @@ are listed by ``load`` before anything is started.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -177,21 +176,13 @@ def register() -> None:
     ConfigStore.instance().store(name="vst_schema", node=VstConf)
 
 
-def conf_dir() -> Path:
-    """The directory of the YAML files: inside the package when installed from a wheel, beside it in a checkout."""
-    package = Path(__file__).resolve().parent
-    inside = package / "conf"
-    return inside if inside.is_dir() else package.parent / "conf"
-
-
 def load(cfg: DictConfig) -> VstConf:
     """The typed configuration, complete and consistent; ConfigError lists everything that is missing or wrong."""
-    cfg = OmegaConf.masked_copy(cfg, list(VstConf.__dataclass_fields__))
     missing = sorted(_missing(cfg))
     if missing:
         lines = [f"  {key}=…   {HINTS.get(key, 'has no default')}" for key in missing]
         raise ConfigError(f"model={cfg.model.name} needs {len(missing)} value(s) that are not set:\n" + "\n".join(lines))
-    conf = OmegaConf.to_container(_filled(cfg), structured_config_mode=_INSTANTIATE, resolve=True)
+    conf = OmegaConf.to_object(_filled(cfg))
     if not isinstance(conf, VstConf):
         raise ConfigError("the composed configuration is not a VstConf")
     problems = list(_problems(conf))
@@ -260,11 +251,3 @@ def _problems(conf: VstConf) -> list[str]:
         found.append("transfer=nccl sends from a GPU: set publisher.device=cuda:N (a GPU that the server does not use)")
     return found
 
-
-def _instantiate_mode() -> Any:
-    from omegaconf import SCMode
-
-    return SCMode.INSTANTIATE
-
-
-_INSTANTIATE = _instantiate_mode()

@@ -21,6 +21,7 @@ from vst.checkpoint.pairing import pair_check
 from vst.checkpoint.stability import stable_check as stable_check
 from vst.checkpoint.storage import Mount, read_mounts
 from vst.checkpoint.subject import Subject, digest, inspect
+from vst.errors import ConfigError
 from vst.verdict import Check, Outcome
 
 MODEL, CHECKPOINT = "model", "checkpoint"
@@ -63,9 +64,12 @@ def audit(
 ) -> AuditResult:
     """Audits the checkpoints of ``pair`` (role ``model`` is A, ``checkpoint`` is B; one role alone is allowed).
 
-    ``trusted`` maps a role to a file of expected digests. ``mounts`` replaces the kernel's mount table; ``progress``
-    gets the bytes digested since its last call, from one thread at a time.
+    ``trusted`` maps a role to a file of expected digests; ``mounts`` replaces the mount table of the kernel.
+    ``progress`` gets the bytes digested since its last call, from one thread at a time. Raises ``ConfigError`` only if
+    ``pair`` is empty.
     """
+    if not pair:
+        raise ConfigError("nothing to audit: set model.path or checkpoint.path")
     chosen = options or AuditOptions()
     expected = dict(trusted or {})
     subjects = [inspect(role, Path(path), chosen.allow_extra_shards) for role, path in pair.items()]

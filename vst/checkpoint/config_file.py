@@ -11,7 +11,7 @@ from vst.checkpoint.findings import Findings
 from vst.checkpoint.index import resolve_inside
 from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.checkpoint.reader import TensorReader
-from vst.checkpoint.regular import read_small
+from vst.checkpoint.regular import bounded, read_small
 from vst.errors import VerificationError
 
 CONFIG_NAME = "config.json"
@@ -29,7 +29,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     try:
         content = json.loads(read_small(path, MAX_CONFIG_BYTES).decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise VerificationError(f"{path}: not JSON: {error}") from error
+        raise VerificationError(f"{path}: not JSON: {bounded(str(error))}") from error
     if not isinstance(content, dict):
         raise VerificationError(f"{path}: expected a JSON object, found {type(content).__name__}")
     return content
@@ -55,17 +55,25 @@ def tied_flag(config: dict[str, Any]) -> bool | None:
 
     The default of an absent key differs from one model type to the next in transformers, so none is assumed here.
     """
+    stated = _tied_flags(config)
+    return stated[0] if stated else None
+
+
+def _tied_flags(config: dict[str, Any]) -> list[bool]:
     text = config.get("text_config")
-    for place in (config, text if isinstance(text, dict) else {}):
-        if isinstance(place.get(TIE_KEY), bool):
-            return bool(place[TIE_KEY])
-    return None
+    places = [config, text if isinstance(text, dict) else {}]
+    return [place[TIE_KEY] for place in places if isinstance(place.get(TIE_KEY), bool)]
 
 
 def check_tied(where: str, manifest: Manifest, config: dict[str, Any], allowed: bool, found: Findings) -> None:
-    """The tied flag and the head tensor must tell the same story; ``allowed`` turns the mismatch into a warning."""
+    """The tied flag and the head tensor must tell the same story; ``allowed`` turns the mismatch into a warning.
+
+    Of several heads the one with the shortest name is the model's own; the others belong to draft layers.
+    """
     tied = tied_flag(config)
-    head = _only(manifest, "head")
+    if len(set(_tied_flags(config))) > 1:
+        found.warnings.append(f"{where}: {TIE_KEY} is {tied} in {CONFIG_NAME} and {not tied} in its text_config")
+    head = min(_matrices(manifest, "head"), key=lambda entry: len(entry.name), default=None)
     if head is None:
         if tied is False:
             found.complain(f"{where}: {TIE_KEY} is false but there is no head tensor", allowed)
@@ -76,18 +84,17 @@ def check_tied(where: str, manifest: Manifest, config: dict[str, Any], allowed: 
 
 
 def _check_copy(where: str, manifest: Manifest, head: TensorEntry, allowed: bool, found: Findings) -> None:
-    embedding = _only(manifest, "embedding")
-    if embedding is not None and same_bytes(manifest, head, embedding):
-        found.warnings.append(f"{where}: {TIE_KEY} is true and {head.name!r} is a copy of {embedding.name!r}")
+    embeddings = _matrices(manifest, "embedding")
+    copied = next((entry for entry in embeddings if same_bytes(manifest, head, entry)), None)
+    if copied:
+        found.warnings.append(f"{where}: {TIE_KEY} is true and {head.name!r} is a copy of {copied.name!r}")
         return
-    other = f"differs from {embedding.name!r}" if embedding else "has no embedding to be tied to"
-    found.complain(f"{where}: {TIE_KEY} is true but {head.name!r} in {head.shard!r} {other}", allowed)
+    names = ", ".join(repr(entry.name) for entry in embeddings) or "every embedding, of which there is none"
+    found.complain(f"{where}: {TIE_KEY} is true but {head.name!r} in {head.shard!r} differs from {names}", allowed)
 
 
-def _only(manifest: Manifest, wanted: str) -> TensorEntry | None:
-    """The first tensor of the family, shortest name first: the model's own before a draft layer's copy."""
-    names = [entry for entry in manifest.tensors if len(entry.shape) == 2 and family(entry.name) == wanted]
-    return min(names, key=lambda entry: len(entry.name), default=None)
+def _matrices(manifest: Manifest, wanted: str) -> list[TensorEntry]:
+    return [entry for entry in manifest.tensors if len(entry.shape) == 2 and family(entry.name) == wanted]
 
 
 def same_bytes(manifest: Manifest, first: TensorEntry, second: TensorEntry) -> bool:

@@ -38,7 +38,7 @@ class _Span:
 def with_digests(
     manifest: Manifest, cache: DigestCache | None, workers: int | None = None, progress: Progress | None = None
 ) -> Manifest:
-    """The manifest with the digests of all tensors and shards; a shard is read once, or not at all if ``cache`` knows it.
+    """The manifest with digests of all tensors and shards; a shard is read once, or not at all if ``cache`` knows it.
 
     Threads work on different shards (``workers``, by default one per core, at most 8), each with a buffer of 4 MiB.
     ``progress`` gets the number of bytes done since its last call, from one thread at a time. Raises

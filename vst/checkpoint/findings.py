@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from vst.checkpoint.regular import bounded
 from vst.verdict import Check, Outcome
 
 SHOWN = 20
@@ -26,7 +27,7 @@ class Findings:
 
 def listed(problems: Sequence[str]) -> str:
     """The first 20 problems and the number of the others."""
-    shown = "; ".join(problems[:SHOWN])
+    shown = "; ".join(map(bounded, problems[:SHOWN]))
     return shown + (f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else "")
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vst.checkpoint.regular import describe, open_regular, read_at
+from vst.checkpoint.regular import bounded, describe, open_regular, read_at
 from vst.checkpoint.strict_json import is_text, parse_object
 from vst.errors import VerificationError
 
@@ -84,17 +84,13 @@ def read_header(path: Path) -> Header:
     try:
         with open_regular(path) as fd:
             size = os.fstat(fd).st_size
-            raw = _header_json(fd, size)
+            return parse_header(_header_json(fd, size), size)
     except VerificationError as error:
         raise HeaderError(str(error)) from error
     except OSError as error:
         raise HeaderError(f"{path}: cannot be read: {describe(error)}") from error
     except ValueError as error:
-        raise HeaderError(f"{path}: {error}") from error
-    try:
-        return parse_header(raw, size)
-    except ValueError as error:
-        raise HeaderError(f"{path}: {error}") from error
+        raise HeaderError(f"{path}: {bounded(str(error))}") from error
 
 
 def _header_json(fd: int, size: int) -> bytes:
@@ -148,9 +144,8 @@ def _tensor(name: str, entry: Any, start: int) -> TensorInfo:
     begin, end = _offsets(name, entry["data_offsets"])
     expected = math.prod(shape) * bits
     if expected != (end - begin) * 8:
-        raise ValueError(
-            f"tensor {name!r}: {dtype} of shape {list(shape)} needs {_bytes(expected)}, data_offsets span {end - begin}"
-        )
+        needed = f"{dtype} of shape {_short(list(shape))} needs {_bytes(expected)}"
+        raise ValueError(f"tensor {name!r}: {needed}, data_offsets span {end - begin}")
     return TensorInfo(name, dtype, shape, start + begin, end - begin)
 
 
@@ -192,9 +187,8 @@ def _bytes(bits: int) -> str:
 
 
 def _short(value: object) -> str:
-    """A bounded rendering for messages: a hostile header must not fill the log."""
+    """A short rendering for messages; integers beyond the interpreter's digit limit and deep nesting have none."""
     try:
-        text = repr(value)
+        return bounded(repr(value), 80)
     except (RecursionError, ValueError):
-        text = type(value).__name__
-    return text if len(text) <= 80 else f"{text[:77]}..."
+        return type(value).__name__

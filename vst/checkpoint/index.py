@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from vst.checkpoint.regular import describe, read_small
+from vst.checkpoint.regular import bounded, describe, read_small
 from vst.checkpoint.strict_json import is_text, parse_object
 from vst.errors import VerificationError
 
@@ -47,7 +47,7 @@ def read_index(directory: Path) -> Index | None:
     try:
         return parse_index(raw)
     except ValueError as error:
-        raise VerificationError(f"{path}: {error}") from error
+        raise VerificationError(f"{path}: {bounded(str(error))}") from error
 
 
 def parse_index(raw: bytes) -> Index:

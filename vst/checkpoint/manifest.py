@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vst.checkpoint.canonical import combine_content_digest, layout_digest
+from vst.checkpoint.collector import collector_paused
 from vst.checkpoint.companion_files import digest_companions
 from vst.checkpoint.survey import Survey, survey
 from vst.errors import VerificationError
@@ -101,6 +102,7 @@ def read_manifest(directory: Path, allow_extra_shards: bool = False) -> Manifest
     return manifest_of(found)
 
 
+@collector_paused()
 def manifest_of(found: Survey) -> Manifest:
     """The manifest of a survey that found no problems."""
     shards = tuple(ShardEntry(name, header.file_bytes) for name, header in sorted(found.headers.items()))

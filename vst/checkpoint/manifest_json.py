@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from vst.checkpoint.index import plain_name
 from vst.checkpoint.manifest import Manifest, ShardEntry, TensorEntry
 from vst.errors import VerificationError
 
@@ -52,7 +53,7 @@ def from_json(content: Any) -> Manifest:
 
 
 def _manifest(content: dict[str, Any]) -> Manifest:
-    shards = tuple(ShardEntry(_text(name), _count(size), _digest(digest)) for name, size, digest in content["shards"])
+    shards = tuple(ShardEntry(_file(name), _count(size), _digest(digest)) for name, size, digest in content["shards"])
     tensors = tuple(_tensor(row, shards) for row in content["tensors"])
     files = {_text(name): _required(digest) for name, digest in content["files"].items()}
     names = [entry.name for entry in tensors]
@@ -72,6 +73,12 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"expected a string, found {type(value).__name__}")
     return value
+
+
+def _file(value: Any) -> str:
+    if not plain_name(_text(value)):
+        raise ValueError(f"{value!r} is not a plain file name")
+    return _text(value)
 
 
 def _count(value: Any) -> int:

@@ -33,6 +33,11 @@ def open_fd(path: Path) -> int:
     return fd
 
 
+def bounded(text: str, limit: int = 1000) -> str:
+    """The text, cut if it is longer: a hostile file must not fill the log through the names in it."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
 @contextmanager
 def open_regular(path: Path) -> Iterator[int]:
     """``open_fd`` that closes the descriptor at the end of the block."""

@@ -41,7 +41,7 @@ def read_mounts(table: Path = MOUNT_TABLE) -> list[Mount]:
     Source: proc_pid_mountinfo(5); fields before `` - `` vary in number, type and source follow it.
     """
     try:
-        lines = table.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = table.read_text(encoding="utf-8", errors="surrogateescape").split("\n")
     except OSError:
         return []
     return [mount for line in lines if (mount := _mount(line))]

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vst.checkpoint.collector import collector_paused
 from vst.checkpoint.header import Header, read_header
 from vst.checkpoint.index import (
     INDEX_NAME,
@@ -42,6 +43,7 @@ class Survey:
         return sum(len(header.tensors) for header in self.headers.values())
 
 
+@collector_paused()
 def survey(directory: Path, allow_extra_shards: bool = False) -> Survey:
     """Reads the index and every header of ``directory``; reads no tensor data and raises for no bad checkpoint."""
     found = Survey(directory)
@@ -66,8 +68,8 @@ def _shards(found: Survey, on_disk: list[str], allow_extra: bool) -> list[Shard]
     if found.index:
         _note_extra(found, sorted(set(on_disk) - set(names)), allow_extra)
     else:
-        lost = f"{found.directory}: shard %r is missing, and so is {INDEX_NAME}"
-        found.index_problems += [lost % name for name in missing_numbers(on_disk)]
+        for name in missing_numbers(on_disk):
+            found.index_problems.append(f"{found.directory}: shard {name!r} is missing, and so is {INDEX_NAME}")
     if not names:
         found.index_problems.append(f"{found.directory}: no .safetensors file and no {INDEX_NAME}")
     return [shard for name in names if (shard := _shard(found, name))]
@@ -104,9 +106,10 @@ def _compare_tensors(found: Survey) -> None:
         for tensor in header.tensors:
             name = tensor.name
             if name in located:
-                found.index_problems.append(f"tensor {name!r} is in two shards, {located[name]!r} and {shard!r}")
+                twice = f"tensor {name!r} is in two shards, {located[name]!r} and {shard!r}"
+                found.index_problems.append(f"{found.directory}: {twice}")
             elif weight_map is not None and weight_map.get(name) != shard:
-                found.index_problems.append(_misplaced(name, shard, weight_map))
+                found.index_problems.append(f"{found.directory}: {_misplaced(name, shard, weight_map)}")
             located.setdefault(name, shard)
     if found.index:
         _compare_index(found, found.index, located)
@@ -121,9 +124,8 @@ def _misplaced(name: str, shard: str, weight_map: dict[str, str]) -> str:
 def _compare_index(found: Survey, index: Index, located: dict[str, str]) -> None:
     absent = index.weight_map.keys() - located.keys()
     for name in sorted(absent):
-        found.index_problems.append(
-            f"tensor {name!r} is named by {INDEX_NAME} in shard {index.weight_map[name]!r}, which does not hold it"
-        )
+        claim = f"tensor {name!r} is named by {INDEX_NAME} in shard {index.weight_map[name]!r}"
+        found.index_problems.append(f"{found.directory}: {claim}, which does not hold it")
     total = sum(tensor.nbytes for header in found.headers.values() for tensor in header.tensors)
     if index.total_size is not None and index.total_size != total:
         found.index_problems.append(

@@ -45,8 +45,8 @@ def _from_json(raw: bytes) -> dict[str, str]:
 
 def _from_lines(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        match = SUM_LINE.fullmatch(line)
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = SUM_LINE.fullmatch(line.rstrip("\r"))
         if match is None and line.strip() and not line.startswith("#"):
             raise ValueError(f"line {number} is not '<64 hex digits>  <file name>'")
         if match:

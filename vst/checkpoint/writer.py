@@ -91,5 +91,5 @@ def write_sparse_checkpoint(directory: Path, shards: int, tensors_per_shard: int
             stream.truncate(len(header) + tensor_bytes * tensors_per_shard)
         weight_map |= dict.fromkeys(names, shard)
     write_index(directory, weight_map, tensor_bytes * len(weight_map))
-    config = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "tie_word_embeddings": False}
+    config = {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
     write_atomically(directory / "config.json", [json.dumps(config).encode("ascii")])

@@ -77,8 +77,15 @@ def difference(observed: Record, expected: Record, floor: float) -> Difference:
 
 
 def spread(records: Sequence[Record]) -> Difference:
-    """The largest difference between the first record and any of its repeats: the noise floor of one unchanged state."""
-    return max((difference(record, records[0], 0.0) for record in records[1:]), key=lambda found: found.largest)
+    """The noise floor of one unchanged state: the largest difference between the first record and its repeats.
+
+    A token that changed at a near tie, measured with that floor, is noise too; any other change of token is not.
+    """
+    floor = max(difference(record, records[0], 0.0).largest for record in records[1:])
+    return max(
+        (difference(record, records[0], floor) for record in records[1:]),
+        key=lambda found: (found.non_finite, found.token_changes, found.largest),
+    )
 
 
 def _first(at: Position, observed: float, expected: float) -> dict[str, Any]:

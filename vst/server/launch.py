@@ -60,6 +60,8 @@ def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> l
 def environment(spec: ServerSpec, inherited: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: the inherited one without the scheduler's variables, ours, then ``server.env``."""
     kept = {key: value for key, value in inherited.items() if not key.startswith(("SLURM_", "SBATCH_", "SRUN_"))}
+    # vLLM would ask for the key of another server that this variable belongs to.
+    kept.pop("VLLM_API_KEY", None)
     device = {"VLLM_TARGET_DEVICE": "cpu"} if spec.kind == "cpu" else {}
     return {**kept, **DEVELOPMENT_ROUTES, **OFFLINE, **device, **spec.env}
 

@@ -1,7 +1,8 @@
 """Turn the current state of a worktree into a tree object without touching its index, its files or its object store.
 
-The index is copied with its time stamp (git compares file times with it to notice a change within the same tick) and all work is
-done on the copy. New objects go to a quarantine directory; they reach the repository only when everything else has succeeded.
+The index is copied with its time stamp (git compares file times with it to notice a change within the same tick)
+and all work is done on the copy. New objects go to a quarantine directory; they reach the repository only when
+everything else has succeeded.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from vst.errors import VerificationError
 from vst.snapshot.git import Git
+from vst.snapshot.patch import alternate
 from vst.snapshot.repository import IndexEntry, Repository, head_commit, index_entries, listed, refuse_unmerged
 from vst.snapshot.submodules import Submodule, inspect_submodule
 from vst.snapshot.untracked import select_untracked
@@ -23,7 +25,7 @@ GITLINK = "160000"
 
 @dataclass(frozen=True)
 class Capture:
-    """The captured state: its tree, the untracked files that were taken in, the submodules, and what it was read from."""
+    """The captured state: its tree, the untracked files taken in, the submodules, and what it was read from."""
 
     git: Git
     head: str
@@ -38,19 +40,11 @@ def quarantined(repo: Repository, scratch: Path) -> Git:
     """Git that writes objects below ``scratch`` and reads the repository's own beside them."""
     objects = scratch / "objects"
     objects.mkdir()
-    return repo.git.using(
-        GIT_OBJECT_DIRECTORY=str(objects), GIT_ALTERNATE_OBJECT_DIRECTORIES=_alternate(str(repo.objects))
-    )
-
-
-def _alternate(path: str) -> str:
-    if ":" not in path and not path.startswith('"'):
-        return path
-    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return repo.git.using(GIT_OBJECT_DIRECTORY=str(objects), GIT_ALTERNATE_OBJECT_DIRECTORIES=alternate(repo.objects))
 
 
 def capture(repo: Repository, git: Git, scratch: Path, include: list[bytes]) -> Capture:
-    """Build the tree of the current state; ``git`` is a quarantined one, ``include`` names untracked paths below the top."""
+    """Build the tree of the current state; ``git`` is a quarantined one, ``include`` names untracked paths."""
     head = head_commit(git)
     digest = index_digest(repo)
     staged = git.using(GIT_INDEX_FILE=str(scratch / "index"))
@@ -60,7 +54,7 @@ def capture(repo: Repository, git: Git, scratch: Path, include: list[bytes]) -> 
     refuse_unmerged(entries, repo)
     untracked = untracked_paths(staged)
     included = select_untracked(repo.top, untracked, include, {entry.path for entry in entries})
-    links = [entry for entry in entries if entry.mode == GITLINK and (repo.top / os.fsdecode(entry.path)).is_dir()]
+    links = [entry for entry in entries if entry.mode == GITLINK and _in_worktree(repo, entry).is_dir()]
     submodules = [inspect_submodule(repo.git, repo.top, entry.path, entry.oid) for entry in links]
     _stage_changes(staged, repo, entries, included)
     _stage_links(staged, links, submodules)
@@ -68,19 +62,30 @@ def capture(repo: Repository, git: Git, scratch: Path, include: list[bytes]) -> 
     return Capture(staged, head, tree, tuple(included), tuple(submodules), digest, tuple(untracked))
 
 
+def _in_worktree(repo: Repository, entry: IndexEntry) -> Path:
+    return repo.top / os.fsdecode(entry.path)
+
+
 def _stage_changes(git: Git, repo: Repository, entries: list[IndexEntry], included: list[bytes]) -> None:
-    hidden = [entry for entry in entries if entry.hidden and os.path.lexists(os.fsencode(repo.top) + b"/" + entry.path)]
+    hidden = [entry for entry in entries if entry.hidden and os.path.lexists(_in_worktree(repo, entry))]
     if hidden:
         names = b"".join(entry.path + b"\0" for entry in hidden)
         git.run("update-index", "--no-skip-worktree", "-z", "--stdin", stdin=names)
         git.run("update-index", "--no-assume-unchanged", "-z", "--stdin", stdin=names)
-    changed = changed_paths(git)
+    changed = changed_paths(git) + _replaced_links(repo, entries)
     deleted = [path for status, path in changed if status == "D"]
     kept = [path for status, path in changed if status != "D"] + included
     if deleted:
         git.run("update-index", "--force-remove", "-z", "--stdin", stdin=b"".join(path + b"\0" for path in deleted))
     if kept:
         git.run("update-index", "--add", "--remove", "-z", "--stdin", stdin=b"".join(path + b"\0" for path in kept))
+
+
+def _replaced_links(repo: Repository, entries: list[IndexEntry]) -> list[tuple[str, bytes]]:
+    """Submodules whose directory was deleted, or replaced by a file (those of a sparse checkout were never there)."""
+    links = [entry for entry in entries if entry.mode == GITLINK and entry.flag.upper() != "S"]
+    gone = [entry for entry in links if not _in_worktree(repo, entry).is_dir()]
+    return [("T" if os.path.lexists(_in_worktree(repo, entry)) else "D", entry.path) for entry in gone]
 
 
 def _stage_links(git: Git, links: list[IndexEntry], submodules: list[Submodule]) -> None:

@@ -1,9 +1,10 @@
 """Git as a tool that runs nothing of the repository's and changes nothing but what it is told to.
 
-No hook and no fsmonitor program runs, no collection starts, no transport is allowed, the user's index is never refreshed, and no
-variable of the caller redirects git to another repository. Clean and smudge filters do run: they are the one kind of program that
-decides the bytes of a commit (Git LFS is one), so without them the snapshot would not be what git would commit. They come from
-the user's own git configuration, never from a file of the tree, and the manifest names them.
+No hook and no fsmonitor program runs, no collection starts, no transport is allowed, the user's index is never
+refreshed, and no variable of the caller redirects git to another repository. Clean and smudge filters do run: they
+are the one kind of program that decides the bytes of a commit (Git LFS is one), so without them the snapshot would
+not be what git would commit. They come from the user's own git configuration, never from a file of the tree, and
+the manifest names them.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _SETTINGS = (
     "maintenance.auto=false",
     "submodule.recurse=false",
     "i18n.commitEncoding=UTF-8",
+    "log.showSignature=false",
     "color.ui=false",
 )
 

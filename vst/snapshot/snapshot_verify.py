@@ -1,14 +1,14 @@
 """Verify a source snapshot with nothing but a Python 3.9+ standard library.
 
-This file is both a module of the package (every other part of ``vst.snapshot`` uses it to judge files) and a program that
-works when it is copied alone into a container::
+This file is both a module of the package (every other part of ``vst.snapshot`` uses it to judge files) and a
+program that works when it is copied alone into a container::
 
     python snapshot_verify.py --manifest source-manifest.json --root /src [--import vst=/src/vst]
 
-It checks that the artifacts beside the manifest are the recorded ones, that every tracked file under the root has the
-recorded type, mode and SHA-256, that nothing under the root could be imported in place of a tracked file, that nothing is
-mounted below the root, and that each named module really imports from where it should. Paths are bytes throughout, because
-a file name need not be text. Exit codes: 0 verified, 11 refused, 2 wrong usage.
+It checks that the artifacts beside the manifest are the recorded ones, that every tracked file under the root has
+the recorded type, mode and SHA-256, that nothing under the root could be imported in place of a tracked file, that
+nothing is mounted below the root, and that each named module really imports from where it should. Paths are bytes
+throughout, because a file name need not be text. Exit codes: 0 verified, 11 refused, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Usage(Exception):
 class Entry:
     """One line of the tree listing: what must be at ``path`` (relative to the root).
 
-    ``kind`` is file, symlink, submodule or (in the list of changes) deleted; ``sha256`` covers the bytes of a file or the
-    target of a symlink; ``oid`` is git's own object name; ``owner`` is the submodule that a file belongs to, if any.
+    ``kind`` is file, symlink, submodule or (in the list of changes) deleted; ``sha256`` covers the bytes of a file or
+    the target of a symlink; ``oid`` is git's own object name; ``owner`` is the submodule that a file belongs to.
     """
 
     path: bytes
@@ -406,7 +406,7 @@ def probe_import(module: str) -> dict[str, Any]:
 
 
 def import_problems(request: str, root: str | None = None, known: Iterable[bytes] = ()) -> list[str]:
-    """Judge one ``MODULE=PATH``: PATH (relative to the root) is the module's file, its package or the tree it lies in."""
+    """Judge one ``MODULE=PATH``; PATH (from the root) is the module's file, its package or the tree it lies in."""
     module, _, place = request.partition("=")
     if not place or not all(part.isidentifier() for part in module.split(".")):
         raise Usage(f"--import {request!r} is not MODULE=PATH, for example vst=/src/vst")

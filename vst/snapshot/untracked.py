@@ -44,7 +44,9 @@ def select_untracked(top: Path, untracked: list[bytes], include: list[bytes], tr
 
 def _nested_note(paths: list[bytes]) -> str:
     nested = [show(path) for path in paths if path.endswith(b"/")]
-    return f"\n(a nested repository, which can only be ignored or made a submodule: {', '.join(nested)})" if nested else ""
+    return (
+        f"\n(a nested repository, which can only be ignored or made a submodule: {', '.join(nested)})" if nested else ""
+    )
 
 
 def _covers(name: bytes, path: bytes) -> bool:
@@ -52,10 +54,9 @@ def _covers(name: bytes, path: bytes) -> bool:
 
 
 def _ignored_but_named(top: Path, include: list[bytes], tracked: set[bytes]) -> set[bytes]:
-    """A file that is named exactly is meant, even when an ignore rule covers it; a directory stands for what git lists."""
-    named = {name for name in include if name not in tracked}
-    return {name for name in named if not (full := os.fsencode(top) + b"/" + name) or not _is_real_dir(full)}
+    """A file named exactly is meant, even when an ignore rule covers it; a directory stands for what git lists."""
+    return {name for name in include if name not in tracked and not _is_directory(os.fsencode(top) + b"/" + name)}
 
 
-def _is_real_dir(path: bytes) -> bool:
+def _is_directory(path: bytes) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)

@@ -8,7 +8,6 @@ reload) are inherited from the NCCL engine, so that they are those of the vLLM t
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
@@ -27,6 +26,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
 
+from vst.transfer.route import address_towards
 from vst.transfer.wire import Bucket, cut
 
 BACKEND = "vst_gloo"
@@ -93,12 +93,6 @@ def open_store(host: str, port: int, size: int, master: bool, timeout_s: float) 
     return dist.TCPStore(
         host, port, size, is_master=master, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
     )
-
-
-def address_towards(host: str, port: int) -> str:
-    """The address of this machine on the route to ``host``, under which the others can reach it."""
-    with socket.create_connection((host, port), timeout=30) as probe:
-        return str(probe.getsockname()[0])
 
 
 def views(buffer: torch.Tensor, bucket: Bucket, info: GlooUpdateInfo) -> Iterator[tuple[str, torch.Tensor]]:

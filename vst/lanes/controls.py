@@ -1,0 +1,99 @@
+"""Negative controls: for every tensor family a push of B in which only that family keeps A's bytes must be noticed.
+
+What was noticed is what the oracle can see. The share of tensors and bytes in noticed families is the covered share of the verdict.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vst.checkpoint.config_file import try_config
+from vst.checkpoint.families import families
+from vst.checkpoint.manifest import TensorEntry
+from vst.lanes.session import Session
+from vst.lanes.transaction import Push, transact
+from vst.oracle.compare import difference
+from vst.oracle.record import Record
+from vst.transfer.plan import Sent
+from vst.verdict import Check, Outcome
+
+
+def groups(session: Session) -> dict[str, tuple[TensorEntry, ...]]:
+    """The tensor families of checkpoint B, by name."""
+    manifest = session.manifests["checkpoint"]
+    return families(manifest, try_config(manifest.path))
+
+
+def wanted(session: Session) -> list[str]:
+    """The families that ``lane.controls`` asks for."""
+    chosen = session.conf.lane.controls
+    if chosen == "none":
+        return []
+    have = list(groups(session))
+    return have if chosen == "all" else [name for name in have if name in {part.strip() for part in chosen.split(",")}]
+
+
+def changed(session: Session, entries: tuple[TensorEntry, ...]) -> tuple[str, ...]:
+    """The names of the family's tensors whose bytes differ between A and B: only these can tell."""
+    model = session.manifests["model"].by_name
+    return tuple(entry.name for entry in entries if model[entry.name].digest != entry.digest)
+
+
+def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Check]:
+    """Push one control for each family and judge whether it was noticed; fills the session's covered share."""
+    checks, noticed = [], []
+    asked = wanted(session)
+    for number, name in enumerate(asked, 1):
+        names = changed(session, groups(session)[name])
+        if not names:
+            checks.append(_unobservable(session, name, {"tensors": 0}, "A and B have the same bytes in all its tensors"))
+            continue
+        session.progress.say(f"control {number} of {len(asked)}: B with {name} kept at A ({len(names)} tensors)")
+        sent.append(transact(session, Push("checkpoint", "model", names, purpose=f"control.{name}")))
+        record = session.take(session.need("server"), f"B with {name} of A", f"control-{name}")
+        checks.append(control_check(session, name, names, record, cold_b))
+        if checks[-1].outcome is Outcome.PASS:
+            noticed += names
+    session.covered = share(session, noticed)
+    return checks
+
+
+def control_check(session: Session, name: str, names: tuple[str, ...], record: Record, cold_b: Record) -> Check:
+    floor = session.need("floor")
+    apart = difference(record, cold_b, floor)
+    observed = {"tensors": len(names), "noticed": not apart.equal, **apart.to_json()}
+    if apart.equal:
+        return _unobservable(session, name, observed, "the probes answered as if B were whole")
+    evidence = f"record-control-{name}.json"
+    return Check(f"control.{name}", Outcome.PASS, observed, "noticed", floor, evidence=evidence)
+
+
+def _unobservable(session: Session, name: str, observed: dict[str, Any], why: str) -> Check:
+    reason = f"{name} cannot be observed: {why}"
+    if name in session.conf.lane.unobservable:
+        declared = f"declared by lane.unobservable; {reason}"
+        return Check(f"control.{name}", Outcome.NOT_APPLICABLE, observed, "noticed", session.floor, declared)
+    return Check(f"control.{name}", Outcome.INCONCLUSIVE, observed, "noticed", session.floor, reason)
+
+
+def not_run(session: Session, good: bool) -> list[Check]:
+    """What stands for the controls when none was pushed: declared away, or not reached."""
+    if session.conf.lane.controls == "none" and good:
+        why = "declared by lane.controls=none: what the probes can see was not tested"
+        return [Check("control.all", Outcome.NOT_APPLICABLE, None, "every family noticed", reason=why)]
+    why = "no control was pushed: an earlier step did not hold"
+    return [Check("control.all", Outcome.INCONCLUSIVE, None, "every family noticed", reason=why)]
+
+
+def share(session: Session, noticed: list[str]) -> dict[str, Any]:
+    """The share of tensors and bytes whose change was shown to be visible."""
+    manifest = session.manifests["checkpoint"]
+    seen = set(noticed)
+    count = sum(entry.nbytes for entry in manifest.tensors if entry.name in seen)
+    total = manifest.total_bytes
+    return {
+        "tensors": f"{len(seen)} of {len(manifest.tensors)}",
+        "tensor_share": round(len(seen) / len(manifest.tensors), 6),
+        "bytes": f"{count} of {total}",
+        "byte_share": round(count / total, 6) if total else 0.0,
+    }

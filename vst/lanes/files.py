@@ -1,0 +1,97 @@
+"""Lane L0: the audit of the files, run on the session's checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+from vst.checkpoint.audit import AuditOptions, audit
+from vst.checkpoint.manifest import Manifest
+from vst.checkpoint.stability import FileIdentity, identities, stable_check
+from vst.config import needs_checkpoint
+from vst.errors import ConfigError
+from vst.lanes.session import Session
+from vst.lanes.transaction import write_manifest
+from vst.verdict import Check, LaneVerdict
+
+
+def resolve_paths(session: Session) -> dict[str, Path]:
+    """The checkpoint directories of this run by role; the embedded pair is generated into the cache when it is asked for."""
+    conf = session.conf
+    if conf.model.generate and (not conf.model.path or (not conf.checkpoint.path and needs_checkpoint(conf.lane))):
+        _generate(session)
+    roles = {}
+    if conf.lane.name != "publish":
+        roles["model"] = Path(conf.model.path).expanduser().absolute()
+    if needs_checkpoint(conf.lane):
+        roles["checkpoint"] = Path(conf.checkpoint.path).expanduser().absolute()
+    return roles
+
+
+def _generate(session: Session) -> None:
+    from vst.checkpoint.tiny import make_tiny_pair
+
+    conf = session.conf
+    if bool(conf.model.path) != bool(conf.checkpoint.path) and conf.lane.name != "publish":
+        given, other = ("model.path", "checkpoint.path") if conf.model.path else ("checkpoint.path", "model.path")
+        raise ConfigError(f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)")
+    session.progress.say("making the embedded pair of checkpoints")
+    a, b = make_tiny_pair(Path(conf.paths.cache).expanduser().absolute() / "tiny")
+    for owner, name, path in ((conf.model, "model.path", a), (conf.checkpoint, "checkpoint.path", b)):
+        if not owner.path:  # type: ignore[attr-defined]
+            owner.path = str(path)  # type: ignore[attr-defined]
+            session.run.defaults.append({"key": name, "value": str(path), "from": f"model.generate={conf.model.generate}"})
+
+
+def run_files(session: Session) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:
+    """Audit the files; returns the verdict so far and the files' identities for ``files.stable`` at the end."""
+    roles = resolve_paths(session)
+    before = {role: identities(path) for role, path in roles.items()}
+    result = audit(roles, _options(session), _trusted(session, set(roles)))
+    session.manifests.update(result.manifests)
+    for role, manifest in result.manifests.items():
+        write_manifest(session, role)
+        session.run.inputs[role] = describe(session, role, manifest)
+    return LaneVerdict("L0", tuple(result.checks)), before
+
+
+def still_stable(before: dict[str, dict[str, FileIdentity]], session: Session) -> Check:
+    """``files.stable`` over all checkpoints of the run."""
+    paths = {role: manifest.path for role, manifest in session.manifests.items()}
+    old = {f"{role}/{name}": one for role in paths for name, one in before[role].items()}
+    new = {f"{role}/{name}": one for role, path in paths.items() for name, one in identities(path).items()}
+    return stable_check(old, new)
+
+
+def _options(session: Session) -> AuditOptions:
+    conf = session.conf.checkpoint
+    cache = Path(session.conf.paths.cache).expanduser().absolute() / "digests"
+    return AuditOptions(
+        finite=cast(Any, conf.finite),
+        finite_limit_bytes=conf.finite_limit_bytes,
+        allow_network_fs=conf.allow_network_fs,
+        allow_missing_scales=tuple(conf.allow_missing_scales),
+        allow_tied_mismatch=conf.allow_tied_mismatch,
+        allow_extra_shards=conf.allow_extra_shards,
+        digest_cache=cache if conf.digest_cache else None,
+    )
+
+
+def _trusted(session: Session, roles: set[str]) -> dict[str, Path]:
+    given = {"model": session.conf.model.trusted, "checkpoint": session.conf.checkpoint.trusted}
+    return {role: Path(path).expanduser().absolute() for role, path in given.items() if path and role in roles}
+
+
+def describe(session: Session, role: str, manifest: Manifest) -> dict[str, Any]:
+    """A checkpoint as an input of the run: where it lies, what it claims to be, and its digests."""
+    conf = session.conf.model if role == "model" else session.conf.checkpoint
+    return {
+        "path": str(manifest.path),
+        "declared_name": conf.name,
+        "declared_revision": conf.revision,
+        "layout_digest": manifest.layout_digest,
+        "content_digest": manifest.content_digest,
+        "bytes": manifest.total_bytes,
+        "shards": [{"name": shard.name, "bytes": shard.nbytes, "sha256": shard.digest} for shard in manifest.shards],
+        "files": dict(manifest.files),
+    }

@@ -1,0 +1,76 @@
+"""Lanes ``record`` (take a reference of A and keep it) and ``compare`` (judge two stored records offline)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from vst.errors import VerificationError, VstError
+from vst.lanes.examine import run_contract
+from vst.lanes.files import run_files, still_stable
+from vst.lanes.ladder import Show, not_started, open_server
+from vst.lanes.references import keep, make_key
+from vst.lanes.session import Session
+from vst.oracle.compare import difference
+from vst.oracle.record import Record
+from vst.server.lock import ServerLock
+from vst.verdict import Check, LaneVerdict, Outcome, Verdict
+
+
+def record(session: Session, verdict: Verdict, show: Show) -> None:
+    """Audit A, start a server on it, take its records and keep the first as the reference of A (``reference.json``)."""
+    files, before = run_files(session)
+    verdict.lanes.append(files)
+    show(files)
+    if not files.passed:
+        return
+    session.start_publisher()
+    try:
+        session.server = open_server(session)
+        session.lock = ServerLock(session.server.control.base_url)
+    except VstError as error:
+        verdict.lanes.append(not_started(error))
+    else:
+        verdict.lanes.append(run_contract(session))
+    show(verdict.lanes[-1])
+    if verdict.lanes[-1].passed:
+        key = make_key(session, "model", session.need("publisher").wait_ready())
+        session.run.write("reference.json", keep(session, key, session.records[0], session.need("facts")).to_json())
+    verdict.lanes[0] = LaneVerdict("L0", (*files.checks, still_stable(before, session)))
+
+
+def compare(session: Session, verdict: Verdict, show: Show) -> None:
+    """Judge the record ``lane.left`` against ``lane.right`` by the noise floor stored with the left one."""
+    left, right = str(session.conf.lane.left), str(session.conf.lane.right)
+    try:
+        check = compare_check(*read_record(left), read_record(right)[0], left)
+    except VerificationError as error:
+        check = Check("compare.records", Outcome.REFUSED, left, right, reason=str(error))
+    verdict.lanes.append(LaneVerdict("compare", (check,)))
+    show(verdict.lanes[0])
+
+
+def compare_check(observed: Record, floor: float | None, expected: Record, file: str) -> Check:
+    """``compare.records``: the left record equals the right one within its measured noise floor."""
+    if floor is None:
+        reason = f"{file} holds no noise floor: it was taken before the floor was measured; use a later record of its run"
+        return Check("compare.records", Outcome.INCONCLUSIVE, expected="a measured noise floor", reason=reason)
+    apart = difference(observed, expected, floor)
+    if apart.equal:
+        return Check("compare.records", Outcome.PASS, apart.to_json(), "equal records", floor)
+    reason = f"{apart.differing} of {apart.positions} positions differ, first {apart.first}"
+    return Check("compare.records", Outcome.FAIL, apart.to_json(), "equal records", floor, reason)
+
+
+def read_record(path: str) -> tuple[Record, float | None]:
+    """A stored record and the noise floor stored with it; also the record inside a reference."""
+    try:
+        data = json.loads(Path(path).expanduser().absolute().read_text())
+    except (OSError, ValueError) as error:
+        raise VerificationError(f"{path} cannot be read as a record: {error}") from error
+    if isinstance(data, dict) and isinstance(data.get("record"), dict):
+        data = data["record"]
+    if not isinstance(data, dict):
+        raise VerificationError(f"{path} is not a record")
+    floor = data.get("noise_floor")
+    return Record.from_json(data), float(floor) if isinstance(floor, (int, float)) else None

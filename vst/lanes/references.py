@@ -1,0 +1,70 @@
+"""Where the reference of B comes from: a given file, the cache, or a server that is started cold on B for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from vst.lanes.session import Session
+from vst.oracle.record import Record
+from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
+from vst.server.facts import ServerFacts
+from vst.server.launch import flags
+
+FORWARDED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "VLLM_CPU_KVCACHE_SPACE", "VLLM_ATTENTION_BACKEND", "CUDA_VISIBLE_DEVICES")
+"""Inherited variables that can change an answer or the device; they are part of a reference's key."""
+
+
+def obtain(session: Session) -> Reference:
+    """The reference of checkpoint B; starts and stops a server of its own when there is none yet."""
+    given = session.conf.oracle.reference
+    if given:
+        return read_reference(Path(given).expanduser().absolute())
+    publisher = session.publisher or session.start_publisher()
+    key = make_key(session, "checkpoint", publisher.wait_ready())
+    if session.conf.oracle.reference_cache:
+        found = _cache(session).load(key)
+        if found is not None:
+            session.progress.say("reference of B: from the cache")
+            return found
+    return _cold(session, key)
+
+
+def make_key(session: Session, role: str, versions: Mapping[str, str]) -> ReferenceKey:
+    """The key of a role's reference: content, flags, environment, versions, and how the probes are made."""
+    spec, oracle, manifest = session.spec(), session.conf.oracle, session.manifests[role]
+    inherited = {name: os.environ[name] for name in FORWARDED if name in os.environ}
+    probes = [oracle.probes, oracle.seed, oracle.min_tokens, oracle.max_tokens, oracle.output_tokens, oracle.top_k]
+    return ReferenceKey(
+        content_digest=str(manifest.content_digest),
+        files=manifest.files,
+        flags=(spec.kind, *flags(spec)),
+        env={**inherited, **spec.env},
+        versions=versions,
+        probes=f"{probes} of {session.vocab_size()}",
+    )
+
+
+def _cold(session: Session, key: ReferenceKey) -> Reference:
+    session.progress.say("reference of B: starting a cold server on B (kept in the cache for the next run)")
+    server = session.start_server(session.manifests["checkpoint"].path, "reference")
+    try:
+        facts = session.examine(server)
+        session.probes = session.make_probes(facts)
+        record = session.take(server, "B", "reference")
+    finally:
+        session.stop_server(server)
+    return keep(session, key, record, facts)
+
+
+def keep(session: Session, key: ReferenceKey, record: Record, facts: ServerFacts) -> Reference:
+    """Make a reference of a record from a fresh process, and store it for later runs."""
+    reference = Reference(record, comparable_facts(facts), "a cold server of this run")
+    if session.conf.oracle.reference_cache:
+        _cache(session).store(key, reference)
+    return reference
+
+
+def _cache(session: Session) -> ReferenceCache:
+    return ReferenceCache(Path(session.conf.paths.cache).expanduser().absolute() / "references")

@@ -1,0 +1,194 @@
+"""One transaction and the moves around it: pause, reset, push, reset, resume, each only after the one before it held.
+
+Nothing here is in a ``finally``: after a failure the server is tainted, and neither finish nor resume follow.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vst.checkpoint.manifest import Manifest
+from vst.errors import TransportError, VstError
+from vst.lanes.session import RestartedServer, Session
+from vst.provenance.rundir import utc_now
+from vst.transfer.plan import PushPlan, Sent
+from vst.transfer.publisher import PublisherFailed
+from vst.verdict import Check, Outcome
+
+FORMAT = "vst-weight-update/1"
+
+
+@dataclass(frozen=True)
+class Push:
+    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role."""
+
+    role: str
+    other: str | None = None
+    from_other: tuple[str, ...] = ()
+    purpose: str = "transition"
+
+
+class TransactionFailed(VstError):
+    """A transaction or one of the moves around it failed; ``outcome`` is how the check on it ends."""
+
+    def __init__(self, message: str, outcome: Outcome, file: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.file = file
+
+
+@dataclass
+class Steps:
+    """The ordered steps of one transaction with wall-clock starts and monotonic durations in seconds."""
+
+    steps: list[dict[str, Any]] = field(default_factory=list)
+
+    def begin(self, name: str) -> float:
+        self.steps.append({"step": name, "began": utc_now(), "seconds": None})
+        return time.monotonic()
+
+    def end(self, begun: float) -> None:
+        self.steps[-1]["seconds"] = round(time.monotonic() - begun, 6)
+
+
+def make_label(manifest: Manifest, number: int, control: bool) -> str:
+    """The weight version that is set with the finish: the content by digest, and which transaction brought it.
+
+    A control is labelled as one: its content has no digest of a checkpoint.
+    """
+    if control:
+        return f"vst-control-{number}"
+    digest = (manifest.content_digest or manifest.layout_digest).removeprefix("sha256:")
+    return f"vst-{digest[:16]}-{number}"
+
+
+def transact(session: Session, push: Push, around: bool = True) -> Sent:
+    """Run one transaction; with ``around`` also pause and reset before it, and reset and resume after it.
+
+    Writes ``weight-update-<n>.json`` in every case. Raises TransactionFailed, with the server tainted.
+    """
+    session.transactions += 1
+    file = f"weight-update-{session.transactions}.json" if around else "weight-update.json"
+    manifest = session.manifests[push.role]
+    label = make_label(manifest, session.transactions, push.other is not None)
+    steps = Steps()
+    record: dict[str, Any] = {
+        "format": FORMAT,
+        "number": session.transactions,
+        "purpose": push.purpose,
+        "claimed": {"role": push.role, "path": str(manifest.path), "content_digest": manifest.content_digest},
+        "from_other": {"role": push.other, "tensors": list(push.from_other)} if push.other else None,
+        "label": {"before": session.label, "set": label},
+        "began": utc_now(),
+        "outcome": "in_progress",
+    }
+    session.run.write(file, record)
+    try:
+        sent = _moves(session, push, label, steps, around)
+    except VstError as error:
+        _give_up(session, error)
+        failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
+        state = _state(session)
+        session.run.write(file, {**record, "outcome": "failed", "failure": failure, "steps": steps.steps, "server": state})
+        raise TransactionFailed(str(error), outcome_of(error), file) from error
+    session.label = label
+    done = {**record, "outcome": "finished", "sent": sent.to_json(), "steps": steps.steps, "server": _state(session)}
+    session.run.write(file, done)
+    return sent
+
+
+def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool) -> Sent:
+    lifecycle = session.need("lifecycle")
+    session.expect_same_instance()
+    begun = steps.begin("join")
+    session.join()
+    steps.end(begun)
+    if not around:
+        return _push(session, push, label, steps)
+    for name, move in (("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)), ("reset", lifecycle.reset_caches)):
+        begun = steps.begin(name)
+        move()
+        steps.end(begun)
+    lifecycle.begin_push(push.role)
+    sent = _push(session, push, label, steps)
+    lifecycle.end_push(_content(push))
+    for name, move in (("reset", lifecycle.reset_caches), ("resume", lifecycle.resume)):
+        begun = steps.begin(name)
+        move()
+        steps.end(begun)
+    return sent
+
+
+def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+    begun = steps.begin("push")
+    plan = PushPlan(
+        manifest=str(session.manifest_files[push.role]),
+        label=label,
+        other=str(session.manifest_files[push.other]) if push.other else None,
+        from_other=push.from_other,
+        rate_limit=session.conf.transfer.rate_limit_bytes_per_s,
+    )
+    sent: Sent = session.need("publisher").push(plan, session.manifests[push.role].total_bytes)
+    steps.end(begun)
+    return sent
+
+
+def _content(push: Push) -> str:
+    return f"{push.role} with {len(push.from_other)} tensors of {push.other}" if push.other else push.role
+
+
+def _give_up(session: Session, error: VstError) -> None:
+    """Nothing is undone: without a change the server is left paused or serving as it is, after one it is tainted."""
+    lifecycle = session.need("lifecycle")
+    changed = not isinstance(error, PublisherFailed) or error.changed
+    if session.publisher is not None:
+        session.publisher.stop()
+    if changed or lifecycle.state != "serving":
+        lifecycle.taint(str(error))
+
+
+def outcome_of(error: BaseException) -> Outcome:
+    """``fail`` where the server answered with a failure, did not answer in time, or did not do what it said; ``error``
+    where a process died or nothing could be reached."""
+    if isinstance(error, PublisherFailed):
+        return Outcome.FAIL if error.kind in ("answer", "deadline", "stream") else Outcome.ERROR
+    if isinstance(error, RestartedServer):
+        return Outcome.FAIL
+    from vst.server.client import HttpFailure
+
+    return Outcome.ERROR if isinstance(error, TransportError) and not isinstance(error, HttpFailure) else Outcome.FAIL
+
+
+def _phase(error: VstError) -> dict[str, Any]:
+    return {"phase": error.phase, "kind": error.kind} if isinstance(error, PublisherFailed) else {}
+
+
+def _state(session: Session) -> dict[str, Any]:
+    lifecycle = session.need("lifecycle")
+    return {"state": lifecycle.state, "holds": lifecycle.holds}
+
+
+def answers_check(error: VstError | None) -> Check:
+    """``server.answers``: every question that the lane asked got an answer."""
+    if error is None:
+        return Check("server.answers", Outcome.PASS, None, "an answer to every question")
+    return Check("server.answers", Outcome.ERROR, None, "an answer to every question", reason=str(error))
+
+
+def completed_check(done: list[Sent], failure: TransactionFailed | None) -> Check:
+    """``transfer.completed``: every transaction of a lane was finished, and what left the machine was whole."""
+    observed = {"finished": len(done), "bytes": sum(sent.bytes for sent in done)}
+    if failure is None:
+        return Check("transfer.completed", Outcome.PASS, observed, "every transaction finished")
+    reason = f"{failure}; no finish and no resume were sent after it"
+    return Check("transfer.completed", failure.outcome, observed, "every transaction finished", reason=reason, evidence=failure.file)
+
+
+def write_manifest(session: Session, role: str) -> Path:
+    """Write a role's manifest into the run directory, where the publisher reads it."""
+    path = session.run.write(f"manifest-{role}.json", session.manifests[role].to_json())
+    session.manifest_files[role] = path
+    return path

@@ -1,0 +1,193 @@
+"""References: records of a checkpoint taken from a fresh process, stored with everything that makes them comparable.
+
+A reference is keyed by the checkpoint's content, the serving flags and environment, the versions, the machine and the probes. Two
+servers are comparable when their own accounts of configuration and environment agree in everything but what must differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vst.errors import VerificationError
+from vst.oracle.record import Record
+from vst.provenance.atomic import write_atomic
+from vst.server.facts import ServerFacts
+
+FORMAT = "vst-reference/1"
+
+VOLATILE = (
+    "instance_id",
+    "model_config.model",
+    "model_config.tokenizer",
+    "model_config.served_model_name",
+    "model_config.revision",
+    "model_config.tokenizer_revision",
+    "parallel_config.data_parallel_master_port",
+    "parallel_config.data_parallel_rpc_port",
+    "parallel_config.master_port",
+    "parallel_config._data_parallel_master_port_list",
+    "parallel_config._coord_store_port",
+    "cache_config.num_gpu_blocks",
+    "cache_config.num_cpu_blocks",
+    "cache_config.kv_cache_size_tokens",
+    "cache_config.kv_cache_max_concurrency",
+    "compilation_config.cache_dir",
+    "compilation_config.local_cache_dir",
+    "compilation_config.debug_dump_path",
+    "env.VLLM_PORT",
+    "env.VLLM_OBJECT_STORAGE_SHM_BUFFER_NAME",
+    "env.VLLM_HOST_IP",
+    "env.VLLM_RPC_BASE_PATH",
+    "env.VLLM_CACHE_ROOT",
+    "env.VLLM_CONFIG_ROOT",
+    "env.VLLM_ASSETS_CACHE",
+    "env.VLLM_XLA_CACHE_PATH",
+    "env.VLLM_API_KEY",
+    "env.CUDA_VISIBLE_DEVICES",
+)
+"""What may differ between two servers that still have to answer alike: names, ports, places and amounts of free memory."""
+
+
+def comparable_facts(facts: ServerFacts) -> dict[str, Any]:
+    """A server's account of itself as flat ``key: value`` pairs, without secrets."""
+    flat: dict[str, Any] = {"version": facts.version}
+    _flatten("", facts.config, flat)
+    _flatten("env.", facts.env, flat)
+    for key in ("torch_version", "cuda_runtime_version", "nvidia_driver_version", "nvidia_gpu_models", "cpu_info"):
+        flat[f"system.{key}"] = _short(facts.system.get(key))
+    return flat
+
+
+def _flatten(prefix: str, values: Mapping[str, Any], out: dict[str, Any]) -> None:
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            _flatten(f"{name}.", value, out)
+        elif not _secret(name):
+            out[name] = value
+
+
+def _secret(name: str) -> bool:
+    upper = name.upper()
+    return any(word in upper for word in ("TOKEN", "API_KEY", "SECRET", "PASSWORD")) and not upper.endswith("_TOKENS")
+
+
+def _short(value: Any) -> Any:
+    """Long machine descriptions by digest; the clock speed in them changes from one moment to the next."""
+    if not isinstance(value, str) or len(value) < 200:
+        return value
+    lines = [line for line in value.splitlines() if "MHz" not in line and "BogoMIPS" not in line]
+    return "sha256:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The keys in which two servers' accounts differ and must not, with both values."""
+    keys = sorted(key for key in set(left) | set(right) if not key.startswith(VOLATILE))
+    return {key: (left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)}
+
+
+@dataclass(frozen=True)
+class ReferenceKey:
+    """Everything that decides which reference may be used; compared as a whole."""
+
+    content_digest: str
+    files: Mapping[str, str]
+    flags: tuple[str, ...]
+    env: Mapping[str, str]
+    versions: Mapping[str, str]
+    probes: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "content_digest": self.content_digest,
+            "files": dict(self.files),
+            "flags": list(self.flags),
+            "env": dict(self.env),
+            "versions": dict(self.versions),
+            "probes": self.probes,
+            "machine": machine(),
+        }
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+def machine() -> dict[str, Any]:
+    """What of this machine decides the last bits of an answer on a CPU: the processor and how many there are."""
+    text = Path("/proc/cpuinfo").read_text(errors="replace")
+    models = {line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("model name", "CPU part"))}
+    flags = {line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("flags", "Features"))}
+    return {
+        "architecture": platform.machine(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "models": sorted(models),
+        "features": hashlib.sha256("\n".join(sorted(flags)).encode()).hexdigest(),
+    }
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A record from a fresh process, with that server's account of itself; ``source`` says where it came from."""
+
+    record: Record
+    facts: Mapping[str, Any]
+    source: str
+
+    def to_json(self) -> dict[str, Any]:
+        body = {"record": self.record.to_json(), "facts": dict(self.facts)}
+        return {"format": FORMAT, "sha256": _digest(body), **body}
+
+    @staticmethod
+    def from_json(data: Any, source: str) -> Reference:
+        """Read a stored reference; VerificationError when it is damaged or something else."""
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise VerificationError(f"{source} is not a reference: expected format {FORMAT!r}")
+        body = {"record": data.get("record"), "facts": data.get("facts")}
+        if data.get("sha256") != _digest(body):
+            raise VerificationError(f"{source} is damaged: its digest does not hold")
+        return Reference(Record.from_json(data["record"]), data["facts"], source)
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def read_reference(path: Path) -> Reference:
+    """The reference stored at ``path``; VerificationError says what is wrong with the file."""
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise VerificationError(f"reference {path} cannot be read: {error}") from error
+    return Reference.from_json(data, str(path))
+
+
+class ReferenceCache:
+    """References of earlier runs under ``directory``; a damaged entry counts as none and is taken again."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def path(self, key: ReferenceKey) -> Path:
+        return self._directory / f"{key.digest}.json"
+
+    def load(self, key: ReferenceKey) -> Reference | None:
+        path = self.path(key)
+        if not path.exists():
+            return None
+        try:
+            return read_reference(path)
+        except VerificationError:
+            return None
+
+    def store(self, key: ReferenceKey, reference: Reference) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        content = {**reference.to_json(), "key": key.to_json()}
+        write_atomic(self.path(key), json.dumps(content, sort_keys=True).encode())

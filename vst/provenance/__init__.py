@@ -1,0 +1,1 @@
+"""The evidence: the run directory, its sidecars and their schemas."""
