@@ -1,4 +1,4 @@
-"""From a composed configuration to a verdict on disk and an exit code; importable, so that a scheduler can pickle it."""
+"""From a composed configuration to a verdict on disk and an exit code; importable, so that a cluster can pickle it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from vst import config
-from vst.config import VstConf
 from vst.confdir import conf_dir
+from vst.config import VstConf
 from vst.errors import ConfigError, TransportError, VstError
 from vst.provenance.rundir import RunDir
 from vst.provenance.sidecar import Request

@@ -1,7 +1,8 @@
-"""The configuration: one dataclass per group, values in ``conf/``, nothing from the environment but ``paths`` and named secrets.
+"""The configuration: one dataclass per group, values in ``conf/``, nothing from the environment but ``paths`` and named
+secrets.
 
-The dataclasses give names and types; the YAML files give values. Unknown keys fail when Hydra composes, values that are missing
-are listed by ``load`` before anything is started.
+The dataclasses give names and types; the YAML files give values. Unknown keys fail when Hydra composes, values that are
+missing are listed by ``load`` before anything is started.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class ServerConf:
 
 @dataclass
 class TimeoutsConf:
-    """Deadlines of the publisher's phases in seconds; the broadcast has ``broadcast_s`` plus bytes / ``min_bytes_per_s``."""
+    """Deadlines of the publisher's phases in seconds; the broadcast has ``broadcast_s`` plus bytes /
+    ``min_bytes_per_s``.
+    """
 
     boot_s: float = MISSING
     join_s: float = MISSING
@@ -111,7 +114,9 @@ class PublisherConf:
 
 @dataclass
 class LaneConf:
-    """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by commas."""
+    """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
+    commas.
+    """
 
     name: str = MISSING
     upto: str = MISSING
@@ -181,7 +186,9 @@ def load(cfg: DictConfig) -> VstConf:
     missing = sorted(_missing(cfg))
     if missing:
         lines = [f"  {key}=…   {HINTS.get(key, 'has no default')}" for key in missing]
-        raise ConfigError(f"model={cfg.model.name} needs {len(missing)} value(s) that are not set:\n" + "\n".join(lines))
+        raise ConfigError(
+            f"model={cfg.model.name} needs {len(missing)} value(s) that are not set:\n" + "\n".join(lines)
+        )
     conf = OmegaConf.to_object(_filled(cfg))
     if not isinstance(conf, VstConf):
         raise ConfigError("the composed configuration is not a VstConf")
@@ -193,7 +200,9 @@ def load(cfg: DictConfig) -> VstConf:
 
 def needs_checkpoint(lane: LaneConf) -> bool:
     """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone."""
-    return lane.name not in ("record", "compare") and not (lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2"))
+    return lane.name not in ("record", "compare") and not (
+        lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2")
+    )
 
 
 def _missing(cfg: DictConfig) -> set[str]:
@@ -250,4 +259,3 @@ def _problems(conf: VstConf) -> list[str]:
     if conf.transfer.backend == "nccl" and conf.publisher.device == "cpu":
         found.append("transfer=nccl sends from a GPU: set publisher.device=cuda:N (a GPU that the server does not use)")
     return found
-

@@ -1,4 +1,4 @@
-"""What the user sees: the ladder as it goes, each check that did not pass with its reason, and where the evidence lies."""
+"""What the user sees: the ladder as it goes, each check that did not pass and why, and where the evidence lies."""
 
 from __future__ import annotations
 
@@ -82,5 +82,7 @@ class RunConsole:
         self._console.print(f"server: {escape(left)}")
         style = "bold green" if verdict.passed else "bold red"
         cause = f" ({verdict.cause.value})" if verdict.cause else ""
-        self._console.print(Text(f"{verdict.word}{cause}  lane {verdict.lane}, exit code {verdict.exit_code}", style=style))
+        self._console.print(
+            Text(f"{verdict.word}{cause}  lane {verdict.lane}, exit code {verdict.exit_code}", style=style)
+        )
         self._console.print(f"evidence: {escape(rundir)}", soft_wrap=True)

@@ -1,8 +1,9 @@
 """Runs one command and ends its whole process tree when standard input closes, a signal comes or the command ends.
 
-Started as a script, with nothing but the standard library: it must live when everything else of ours is gone. It holds the read
-end of a pipe whose write end only the parent has; the kernel closes it also when the parent was killed with SIGKILL. As a child
-subreaper it inherits every descendant whose own parent died, so that no worker escapes by a double fork or a new session.
+Started as a script, with nothing but the standard library: it must live when everything else of ours is gone. It holds
+the read end of a pipe whose write end only the parent has; the kernel closes it also when the parent was killed with
+SIGKILL. As a child subreaper it inherits every descendant whose own parent died, so that no worker escapes by a double
+fork or a new session.
 """
 
 import ctypes

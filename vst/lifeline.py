@@ -1,7 +1,7 @@
 """Processes that must not outlive the one that started them.
 
-``die_with_parent`` is for a child of ours; ``guarded`` runs a foreign command under ``vst.guard``, which ends the whole tree
-when this process is gone, however it went.
+``die_with_parent`` is for a child of ours; ``guarded`` runs a foreign command under ``vst.guard``, which ends the whole
+tree when this process is gone, however it went.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checks and verdicts: what was found, how it is judged, and the exit code that follows.
 
-A check never talks to anything; it is the record of one property after it was looked at. A lane is PASS when every check of
-it passed or is declared not applicable; everything else is FAIL_CLOSED, with the worst cause.
+A check never talks to anything; it is the record of one property after it was looked at. A lane is PASS when every
+check of it passed or is declared not applicable; everything else is FAIL_CLOSED, with the worst cause.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ EXIT_TERMINATED = 143
 class Check:
     """One property with what was observed, what was expected and how far apart they may be.
 
-    ``id`` is ``group.name`` as in the protocol; ``reason`` is empty only for a plain pass; ``evidence`` names a file of the
-    run directory; ``warnings`` are facts that do not change the outcome but must not be silent.
+    ``id`` is ``group.name`` as in the protocol; ``reason`` is empty only for a plain pass; ``evidence`` names a file of
+    the run directory; ``warnings`` are facts that do not change the outcome but must not be silent.
     """
 
     id: str

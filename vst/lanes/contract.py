@@ -68,7 +68,9 @@ def _dialect(facts: ServerFacts, expected: Expected) -> Check:
     except VerificationError as error:
         return _check("server.dialect", False, facts.version, SUPPORTED, str(error))
     same = facts.version == expected.publisher_vllm
-    reason = f"the server runs vLLM {facts.version}, the publisher has {expected.publisher_vllm}: install the server's here"
+    reason = (
+        f"the server runs vLLM {facts.version}, the publisher has {expected.publisher_vllm}: install the server's here"
+    )
     return _check("server.dialect", same, facts.version, expected.publisher_vllm, reason)
 
 
@@ -84,7 +86,9 @@ def _model(facts: ServerFacts, expected: Expected) -> Check:
     reason = f"the server serves {served}, expected {expected.model}; set server.served_model_name"
     warnings = []
     if root is not None and Path(root) != expected.root:
-        warnings.append(f"the server names its model {root}, model.path is {expected.root}: equality is proven by records only")
+        warnings.append(
+            f"the server names its model {root}, model.path is {expected.root}: equality is proven by records only"
+        )
     return _check("server.model", root is not None, {"served": served, "root": root}, expected.model, reason, warnings)
 
 
@@ -100,13 +104,17 @@ def _world(facts: ServerFacts, expected: Expected) -> Check:
         f"the server says world size {facts.world_size}, declared are {expected.world_size} = TP x PP x DP: "
         "set server.tensor_parallel_size, pipeline_parallel_size and data_parallel_size to the server's"
     )
-    return _check("server.world", facts.world_size == expected.world_size, facts.world_size, expected.world_size, reason)
+    return _check(
+        "server.world", facts.world_size == expected.world_size, facts.world_size, expected.world_size, reason
+    )
 
 
 def _state(facts: ServerFacts) -> Check:
     observed = {"paused": facts.paused, "sleeping": facts.sleeping}
     awake = facts.paused is False and facts.sleeping is False
-    reason = f"the server is not serving ({observed}): wake and resume it first, or restart it if an update failed on it"
+    reason = (
+        f"the server is not serving ({observed}): wake and resume it first, or restart it if an update failed on it"
+    )
     return _check("server.state", awake, observed, {"paused": False, "sleeping": False}, reason)
 
 
@@ -124,7 +132,9 @@ def devices_check(expected: Expected) -> Check:
 
 
 def repeatable_check(found: Difference) -> Check:
-    """``oracle.repeatable``: an unchanged state answers alike; the spread is the noise floor of everything that follows."""
+    """``oracle.repeatable``: an unchanged state answers alike; the spread is the noise floor of everything that
+    follows.
+    """
     observed = {"largest_difference": found.largest, "token_changes": found.token_changes}
     if found.non_finite:
         reason = "the records are not finite, so no noise floor could be measured"

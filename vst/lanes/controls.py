@@ -1,6 +1,7 @@
 """Negative controls: for every tensor family a push of B in which only that family keeps A's bytes must be noticed.
 
-What was noticed is what the oracle can see. The share of tensors and bytes in noticed families is the covered share of the verdict.
+What was noticed is what the oracle can see. The share of tensors and bytes in noticed families is the covered share of
+the verdict.
 """
 
 from __future__ import annotations
@@ -41,12 +42,15 @@ def changed(session: Session, entries: tuple[TensorEntry, ...]) -> tuple[str, ..
 
 def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Check]:
     """Push one control for each family and judge whether it was noticed; fills the session's covered share."""
-    checks, noticed = [], []
+    checks: list[Check] = []
+    noticed: list[str] = []
     asked = wanted(session)
     for number, name in enumerate(asked, 1):
         names = changed(session, groups(session)[name])
         if not names:
-            checks.append(_unobservable(session, name, {"tensors": 0}, "A and B have the same bytes in all its tensors"))
+            checks.append(
+                _unobservable(session, name, {"tensors": 0}, "A and B have the same bytes in all its tensors")
+            )
             continue
         session.progress.say(f"control {number} of {len(asked)}: B with {name} kept at A ({len(names)} tensors)")
         sent.append(transact(session, Push("checkpoint", "model", names, purpose=f"control.{name}")))

@@ -47,7 +47,9 @@ def _examine(session: Session, checks: list[Check]) -> None:
     session.probes = session.make_probes(facts)
     checks.append(_alive(session))
     session.progress.say("taking the first records")
-    session.records = [session.take(server, "A", f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)]
+    session.records = [
+        session.take(server, "A", f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)
+    ]
     checks += [_repeatable(session), finite_check(session.records)]
 
 

@@ -16,7 +16,9 @@ from vst.verdict import Check, LaneVerdict
 
 
 def resolve_paths(session: Session) -> dict[str, Path]:
-    """The checkpoint directories of this run by role; the embedded pair is generated into the cache when it is asked for."""
+    """The checkpoint directories of this run by role; the embedded pair is generated into the cache when it is asked
+    for.
+    """
     conf = session.conf
     if conf.model.generate and (not conf.model.path or (not conf.checkpoint.path and needs_checkpoint(conf.lane))):
         _generate(session)
@@ -34,13 +36,17 @@ def _generate(session: Session) -> None:
     conf = session.conf
     if bool(conf.model.path) != bool(conf.checkpoint.path) and conf.lane.name != "publish":
         given, other = ("model.path", "checkpoint.path") if conf.model.path else ("checkpoint.path", "model.path")
-        raise ConfigError(f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)")
+        raise ConfigError(
+            f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)"
+        )
     session.progress.say("making the embedded pair of checkpoints")
     a, b = make_tiny_pair(Path(conf.paths.cache).expanduser().absolute() / "tiny")
     for owner, name, path in ((conf.model, "model.path", a), (conf.checkpoint, "checkpoint.path", b)):
-        if not owner.path:  # type: ignore[attr-defined]
-            owner.path = str(path)  # type: ignore[attr-defined]
-            session.run.defaults.append({"key": name, "value": str(path), "from": f"model.generate={conf.model.generate}"})
+        if not owner.path:
+            owner.path = str(path)
+            session.run.defaults.append(
+                {"key": name, "value": str(path), "from": f"model.generate={conf.model.generate}"}
+            )
 
 
 def run_files(session: Session) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:

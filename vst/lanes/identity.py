@@ -70,8 +70,12 @@ def record_check(moved: list[Difference], wanted: int, floor: float | None) -> C
     bad = next((found for found in moved if not found.equal), None)
     expected = f"{wanted} records equal to the first of A"
     if bad is not None:
-        reason = f"pushing A over A changed the answers at {bad.differing} of {bad.positions} positions, first {bad.first}"
-        return Check("identity.record", Outcome.FAIL, observed, expected, floor, reason, f"record-identity-{len(moved)}.json")
+        reason = (
+            f"pushing A over A changed the answers at {bad.differing} of {bad.positions} positions, first {bad.first}"
+        )
+        return Check(
+            "identity.record", Outcome.FAIL, observed, expected, floor, reason, f"record-identity-{len(moved)}.json"
+        )
     if len(moved) < wanted:
         reason = f"only {len(moved)} of {wanted} identity records could be taken"
         return Check("identity.record", Outcome.INCONCLUSIVE, observed, expected, floor, reason)
@@ -95,14 +99,17 @@ def weights_check(
 ) -> Check:
     """``identity.weights``: the server's digests did not move, and most of them say something.
 
-    A digest of no bytes says nothing. Declared not to be offered, the check is not applicable unless a telling digest moved.
+    A digest of no bytes says nothing. Declared not to be offered, the check is not applicable unless a telling digest
+    moved.
     """
     telling = {key for key, value in (before or {}).items() if value != EMPTY}
     moved = sorted(key for key in telling if after is not None and after.get(key) != (before or {})[key])
     share = f"{len(telling)} of {len(before or {})} digests say something"
     expected = "the same digests, most of them telling"
     if moved:
-        return Check("identity.weights", Outcome.FAIL, share, expected, reason=f"digests moved under A over A: {moved[:5]}")
+        return Check(
+            "identity.weights", Outcome.FAIL, share, expected, reason=f"digests moved under A over A: {moved[:5]}"
+        )
     if not declared:
         why = f"declared by server.capabilities.weight_digests=false: {reason or 'no reason given'}"
         return Check("identity.weights", Outcome.NOT_APPLICABLE, share, expected, reason=why)

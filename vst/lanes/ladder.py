@@ -84,7 +84,9 @@ def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdic
         return run_transition(session, reference or obtain(session))
     except VstError as error:
         outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
-        return LaneVerdict("L3", (Check("reference.comparable", outcome, expected="a reference of B", reason=str(error)),))
+        return LaneVerdict(
+            "L3", (Check("reference.comparable", outcome, expected="a reference of B", reason=str(error)),)
+        )
 
 
 def _keep_own(session: Session) -> None:

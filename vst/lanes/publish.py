@@ -1,7 +1,7 @@
 """Lane ``publish``: one transaction into a running server and nothing else — no pause, no reset, no request, no resume.
 
-The caller answers for the server's state. What is proven is what left the machine and that the server acknowledged it; that it
-serves it is not, and the verdict does not say so.
+The caller answers for the server's state. What is proven is what left the machine and that the server acknowledged it;
+that it serves it is not, and the verdict does not say so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 def publish(session: Session, verdict: Verdict, show: Show) -> None:
     """Audit B, join, start, update, finish."""
     if session.owned:
-        raise ConfigError("lane=publish pushes into a running server: set server=attach server.base_url=http://host:port")
+        raise ConfigError(
+            "lane=publish pushes into a running server: set server=attach server.base_url=http://host:port"
+        )
     files, before = run_files(session)
     verdict.lanes.append(files)
     show(files)

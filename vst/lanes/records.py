@@ -53,7 +53,9 @@ def compare(session: Session, verdict: Verdict, show: Show) -> None:
 def compare_check(observed: Record, floor: float | None, expected: Record, file: str) -> Check:
     """``compare.records``: the left record equals the right one within its measured noise floor."""
     if floor is None:
-        reason = f"{file} holds no noise floor: it was taken before the floor was measured; use a later record of its run"
+        reason = (
+            f"{file} holds no noise floor: it was taken before the floor was measured; use a later record of its run"
+        )
         return Check("compare.records", Outcome.INCONCLUSIVE, expected="a measured noise floor", reason=reason)
     apart = difference(observed, expected, floor)
     if apart.equal:

@@ -12,7 +12,13 @@ from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, compar
 from vst.server.facts import ServerFacts
 from vst.server.launch import flags
 
-FORWARDED = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "VLLM_CPU_KVCACHE_SPACE", "VLLM_ATTENTION_BACKEND", "CUDA_VISIBLE_DEVICES")
+FORWARDED = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VLLM_CPU_KVCACHE_SPACE",
+    "VLLM_ATTENTION_BACKEND",
+    "CUDA_VISIBLE_DEVICES",
+)
 """Inherited variables that can change an answer or the device; they are part of a reference's key."""
 
 

@@ -165,14 +165,14 @@ class Session:
     # --- records --------------------------------------------------------------------------------------------------
 
     def make_probes(self, facts: ServerFacts) -> ProbeSet:
-        """The probes of this run: from the vocabulary of the configuration and the longest prompt that the server takes."""
+        """The probes of this run: from the vocabulary of the configuration and the longest prompt that the server
+        takes.
+        """
         conf = self.conf.oracle
         vocab = self.vocab_size()
         room = (facts.max_model_len or conf.max_tokens + conf.output_tokens) - conf.output_tokens - 1
         longest = max(conf.min_tokens, min(conf.max_tokens, room))
-        return make_probes(
-            vocab, conf.probes, conf.min_tokens, longest, conf.output_tokens, conf.top_k, conf.seed
-        )
+        return make_probes(vocab, conf.probes, conf.min_tokens, longest, conf.output_tokens, conf.top_k, conf.seed)
 
     def vocab_size(self) -> int:
         from vst.checkpoint.config_file import try_config

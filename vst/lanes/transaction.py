@@ -92,7 +92,9 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
         _give_up(session, error)
         failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
         state = _state(session)
-        session.run.write(file, {**record, "outcome": "failed", "failure": failure, "steps": steps.steps, "server": state})
+        session.run.write(
+            file, {**record, "outcome": "failed", "failure": failure, "steps": steps.steps, "server": state}
+        )
         raise TransactionFailed(str(error), outcome_of(error), file) from error
     session.label = label
     done = {**record, "outcome": "finished", "sent": sent.to_json(), "steps": steps.steps, "server": _state(session)}
@@ -108,7 +110,10 @@ def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool)
     steps.end(begun)
     if not around:
         return _push(session, push, label, steps)
-    for name, move in (("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)), ("reset", lifecycle.reset_caches)):
+    for name, move in (
+        ("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)),
+        ("reset", lifecycle.reset_caches),
+    ):
         begun = steps.begin(name)
         move()
         steps.end(begun)
@@ -184,7 +189,14 @@ def completed_check(done: list[Sent], failure: TransactionFailed | None) -> Chec
     if failure is None:
         return Check("transfer.completed", Outcome.PASS, observed, "every transaction finished")
     reason = f"{failure}; no finish and no resume were sent after it"
-    return Check("transfer.completed", failure.outcome, observed, "every transaction finished", reason=reason, evidence=failure.file)
+    return Check(
+        "transfer.completed",
+        failure.outcome,
+        observed,
+        "every transaction finished",
+        reason=reason,
+        evidence=failure.file,
+    )
 
 
 def write_manifest(session: Session, role: str) -> Path:

@@ -78,7 +78,9 @@ def distinct_check(session: Session, cold_b: Record) -> Check:
     floor = session.need("floor")
     apart = difference(session.records[0], cold_b, floor)
     if apart.equal:
-        reason = "probes insensitive: A and B answer alike; use more or longer probes (oracle.probes, oracle.max_tokens)"
+        reason = (
+            "probes insensitive: A and B answer alike; use more or longer probes (oracle.probes, oracle.max_tokens)"
+        )
         return Check("reference.distinct", Outcome.INCONCLUSIVE, apart.to_json(), "A and B differ", floor, reason)
     return Check("reference.distinct", Outcome.PASS, apart.to_json(), "A and B differ", floor)
 
@@ -132,7 +134,9 @@ def judge(session: Session, found: Found) -> list[Check]:
     checks.append(arrival_check("transition.to_b", found.to_b, cycles, "equals the cold reference of B", floor))
     checks.append(arrival_check("transition.back", found.back, cycles, "equals the first record of A", floor))
     checks.append(label_check(found.labels))
-    checks.append(cold_check(found.cold, session.conf.server.capabilities.cached_tokens, session.conf.server.capabilities.reason))
+    checks.append(
+        cold_check(found.cold, session.conf.server.capabilities.cached_tokens, session.conf.server.capabilities.reason)
+    )
     checks += found.controls or controls.not_run(session, found.good)
     final = [found.final] if found.final else []
     checks.append(arrival_check("transition.final", final, 1, f"ends at {session.conf.lane.final}", floor))
@@ -143,18 +147,19 @@ def arrival_check(id: str, results: list[dict[str, Any]], wanted: int, expected:
     """One check over the same arrival in all cycles; the first bad one is named with what the server looks like."""
     for number, result in enumerate(results, 1):
         if not result["equal"]:
-            first = result["first"]
-            where = f"first differing probe {first['probe']} ({first['where']} position {first['position']})" if first else ""
-            reason = (
-                f"cycle {number}: {result['looks_like']}; {where}: observed {first['observed']}, expected {first['expected']}"
-                if first
-                else f"cycle {number}: {result['looks_like']}"
-            )
+            reason = f"cycle {number}: {result['looks_like']}{_where(result['first'])}"
             return Check(id, Outcome.FAIL, results, expected, floor, reason, result["record"])
     if len(results) < wanted:
         reason = f"only {len(results)} of {wanted} could be judged: an earlier step did not hold"
         return Check(id, Outcome.INCONCLUSIVE, results, expected, floor, reason)
     return Check(id, Outcome.PASS, results, expected, floor)
+
+
+def _where(first: dict[str, Any] | None) -> str:
+    if first is None:
+        return ""
+    place = f"first differing probe {first['probe']}, {first['where']} position {first['position']}"
+    return f"; {place}: observed {first['observed']}, expected {first['expected']}"
 
 
 def label_check(labels: list[dict[str, Any]]) -> Check:
@@ -168,7 +173,9 @@ def label_check(labels: list[dict[str, Any]]) -> Check:
             reason = f"label without content: the server says {one['observed']} and does not answer like it"
             return Check("transition.label", Outcome.FAIL, labels, expected, reason=reason)
     wrong = [one for one in labels if one["observed"] != one["expected"]]
-    warnings = tuple(f"content without label: /weight_info says {one['observed']}, set was {one['expected']}" for one in wrong)
+    warnings = tuple(
+        f"content without label: /weight_info says {one['observed']}, set was {one['expected']}" for one in wrong
+    )
     return Check("transition.label", Outcome.PASS, labels, expected, warnings=warnings)
 
 

@@ -1,7 +1,8 @@
 """Whether two records are the same, and if not, what the server looks like instead. Pure functions over stored data.
 
-The measure is the absolute difference of log-probabilities at positions where both records scored the same token: the prompt's
-tokens, and the generated ones up to the first that differs. It is judged against a noise floor that was measured.
+The measure is the absolute difference of log-probabilities at positions where both records scored the same token: the
+prompt's tokens, and the generated ones up to the first that differs. It is judged against a noise floor that was
+measured.
 """
 
 from __future__ import annotations
@@ -164,4 +165,5 @@ def looks_like(observed: Record, expected: Record, previous: Record, floor: floa
         return f"equals {previous.claim} in part: at {kept} of {telling} telling positions"
     if arrived * 10 > telling:
         return f"equals {expected.claim} in part: at {arrived} of {telling} telling positions"
-    return f"looks like neither {previous.claim} nor {expected.claim}: {telling} telling positions, {kept} and {arrived} equal"
+    counts = f"{telling} telling positions, {kept} and {arrived} equal"
+    return f"looks like neither {previous.claim} nor {expected.claim}: {counts}"

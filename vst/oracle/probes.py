@@ -1,4 +1,4 @@
-"""Probes: fixed token sequences that need no tokenizer and cover the vocabulary and the lengths that the server takes."""
+"""Probes: fixed token sequences that need no tokenizer and cover the vocabulary and the lengths that are served."""
 
 from __future__ import annotations
 

@@ -18,8 +18,9 @@ FORMAT = "vst-record/1"
 class Answer:
     """One probe's answer.
 
-    ``prompt_logprobs`` are those of the prompt's own tokens from the second on; ``top`` holds for each generated position the
-    likeliest (token, log-probability) pairs; ``cached_tokens`` is None where the server does not report it.
+    ``prompt_logprobs`` are those of the prompt's own tokens from the second on; ``top`` holds for each generated
+    position the likeliest (token, log-probability) pairs; ``cached_tokens`` is None where the server does not report
+    it.
     """
 
     prompt: tuple[int, ...]

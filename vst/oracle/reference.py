@@ -1,7 +1,8 @@
 """References: records of a checkpoint taken from a fresh process, stored with everything that makes them comparable.
 
-A reference is keyed by the checkpoint's content, the serving flags and environment, the versions, the machine and the probes. Two
-servers are comparable when their own accounts of configuration and environment agree in everything but what must differ.
+A reference is keyed by the checkpoint's content, the serving flags and environment, the versions, the machine and the
+probes. Two servers are comparable when their own accounts of configuration and environment agree in everything but what
+must differ.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ VOLATILE = (
     "env.VLLM_API_KEY",
     "env.CUDA_VISIBLE_DEVICES",
 )
-"""What may differ between two servers that still have to answer alike: names, ports, places and amounts of free memory."""
+"""What may differ between two servers that still have to answer alike: names, ports, places, amounts of memory."""
 
 
 def comparable_facts(facts: ServerFacts) -> dict[str, Any]:
@@ -123,7 +124,9 @@ class ReferenceKey:
 def machine() -> dict[str, Any]:
     """What of this machine decides the last bits of an answer on a CPU: the processor and how many there are."""
     text = Path("/proc/cpuinfo").read_text(errors="replace")
-    models = {line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("model name", "CPU part"))}
+    models = {
+        line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("model name", "CPU part"))
+    }
     flags = {line.partition(":")[2].strip() for line in text.splitlines() if line.startswith(("flags", "Features"))}
     return {
         "architecture": platform.machine(),

@@ -1,7 +1,7 @@
 """The run directory: the only place where a run writes, and the record of what it wrote.
 
-``run.json`` and a sidecar for each file are there from the first moment as ``in_progress`` and are replaced whole at the end,
-whatever the end is. ``events.jsonl`` grows line by line, so that a run that was killed can still be read.
+``run.json`` and a sidecar for each file are there from the first moment as ``in_progress`` and are replaced whole at
+the end, whatever the end is. ``events.jsonl`` grows line by line, so that a run that was killed can still be read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RunDir:
         return path
 
     def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-        """Write the verdict, then the sidecars of all files, then ``run.json``: the last is the word that all is there."""
+        """Write the verdict, then the sidecars of all files, then ``run.json``, which says that all is there."""
         self.event("finished", verdict=verdict["verdict"], exit_code=outcome["exit_code"])
         self._events.close()
         write_atomic(self.path / "verdict.json", to_bytes(verdict))

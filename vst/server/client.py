@@ -1,7 +1,7 @@
 """The control plane: HTTP calls to one vLLM server, each with a deadline, each told to whoever keeps the events.
 
-A client never judges. It knows only whether a call was answered with success: anything else than a 2xx is an ``HttpFailure``,
-and so is a 2xx whose body says that it failed; no answer at all is ``Unreachable``.
+A client never judges. It knows only whether a call was answered with success: anything else than a 2xx is an
+``HttpFailure``, and so is a 2xx whose body says that it failed; no answer at all is ``Unreachable``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Exchange:
 
 
 def body_failure(body: Any) -> str | None:
-    """What a body says against its own 2xx: ``success: false``, an ``error``, a ``status`` of error; None if nothing."""
+    """What a body says against its own 2xx: ``success: false``, an ``error``, a ``status`` of error; else None."""
     if not isinstance(body, Mapping):
         return None
     if body.get("success") is False:

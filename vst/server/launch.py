@@ -48,7 +48,7 @@ def flags(spec: ServerSpec) -> list[str]:
 
 
 def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> list[str]:
-    """The server's command. The CPU build has no ``vllm`` distribution, so its module is started; both wheels have it."""
+    """The server's command. The CPU build has no ``vllm`` distribution, so the module is started; both have it."""
     return [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--served-model-name", name),

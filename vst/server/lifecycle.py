@@ -1,7 +1,7 @@
 """The state of one server as this run knows it, and the only way in which lane code moves it.
 
-A failure taints: from then on nothing is finished, resumed or woken; the server is paused if that is still possible. Only a full
-push that verifies, or a restart, would clear it, and this run does neither.
+A failure taints: from then on nothing is finished, resumed or woken; the server is paused if that is still possible.
+Only a full push that verifies, or a restart, would clear it, and this run does neither.
 """
 
 from __future__ import annotations
@@ -119,4 +119,6 @@ class Lifecycle:
         answer: Any = self._control.get("/is_paused")
         found = answer.get("is_paused") if isinstance(answer, dict) else None
         if found is not expected:
-            raise VerificationError(f"/is_paused says {found}, expected {expected}: the server did not do what it answered")
+            raise VerificationError(
+                f"/is_paused says {found}, expected {expected}: the server did not do what it answered"
+            )

@@ -1,7 +1,7 @@
 """One run at a time for each server: two senders in one transfer group hang both.
 
-The lock is an abstract Unix socket named after the server's resolved address. The kernel frees it when its holder ends, however it
-ends, and names the holder to the next one who asks. It holds within one machine's network namespace.
+The lock is an abstract Unix socket named after the server's resolved address. The kernel frees it when its holder ends,
+however it ends, and names the holder to the next one who asks. It holds within one machine's network namespace.
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ _LFS_POINTER_BYTES = 1024
 
 def tree_entries(git: Git, commit: str, worktree: Path, submodules: tuple[Submodule, ...]) -> list[Entry]:
     """Everything tracked under the snapshot worktree, sorted by path bytes."""
-    records = [(None, b"", record) for record in git.records("ls-tree", "-r", "-z", "--full-tree", commit)]
-    found = [_tree_entry(owner, prefix, record) for owner, prefix, record in records]
+    found = [_tree_entry(None, b"", record) for record in git.records("ls-tree", "-r", "-z", "--full-tree", commit)]
     for module in flattened(submodules):
         found += [_tree_entry(module.path, module.path + b"/", record) for record in tree_records(module)]
     root = os.fsencode(worktree)
@@ -85,10 +84,11 @@ def lfs_pointers(entries: list[Entry], worktree: Path) -> list[bytes]:
 
     Only a tree whose attributes name the lfs filter is looked through.
     """
-    attributes = [entry for entry in entries if entry.path.rpartition(b"/")[2] == b".gitattributes"]
+    files = [entry for entry in entries if entry.kind == "file"]
+    attributes = [entry for entry in files if entry.path.rpartition(b"/")[2] == b".gitattributes"]
     if not any(b"filter=lfs" in _beginning(worktree, entry.path, -1) for entry in attributes):
         return []
-    small = (entry for entry in entries if entry.kind == "file" and 0 < (entry.size or 0) < _LFS_POINTER_BYTES)
+    small = (entry for entry in files if (entry.size or 0) < _LFS_POINTER_BYTES)
     return [entry.path for entry in small if _beginning(worktree, entry.path, len(_LFS_HEADER)) == _LFS_HEADER]
 
 

@@ -26,8 +26,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Iterable, Iterator
+from typing import Any
 
 SCHEMA = "vst.source-manifest/1"
 MANIFEST_NAME = "source-manifest.json"

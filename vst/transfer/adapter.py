@@ -1,9 +1,9 @@
 """The one adapter to vLLM's trainer side: what each supported version wants of a weight source and of the sender.
 
-Dialect ``methods`` (0.28 … 0.32): ``metadata()`` is a method and the source itself is iterated. Dialect ``cached`` (0.33):
-``metadata`` is a ``functools.cached_property`` and the tensors come from ``iter_full()``. Both build the sender by
-``WeightTransferTrainerFactory.trainer_init(init_info, client=, source=)`` and send by ``send_weights()``. Any other version is
-refused by name. Read from the wheels of vLLM 0.28, 0.30, 0.32 and 0.33.
+Dialect ``methods`` (0.28 … 0.32): ``metadata()`` is a method and the source itself is iterated. Dialect ``cached``
+(0.33): ``metadata`` is a ``functools.cached_property`` and the tensors come from ``iter_full()``. Both build the sender
+by ``WeightTransferTrainerFactory.trainer_init(init_info, client=, source=)`` and send by ``send_weights()``. Any other
+version is refused by name. Read from the wheels of vLLM 0.28, 0.30, 0.32 and 0.33.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The publisher process: joins the server's transfer group and sends checkpoints, as told by its parent.
 
-Commands come as JSON lines on standard input (``join``, ``push``, ``leave``), reports go as JSON lines to what was standard
-output; everything that libraries print goes to the log. The parent holds all deadlines. Any failure is final: it is reported and
-the process ends at once, without a finish, because a collective that hangs cannot be cancelled in any other way.
+Commands come as JSON lines on standard input (``join``, ``push``, ``leave``), reports go as JSON lines to what was
+standard output; everything that libraries print goes to the log. The parent holds all deadlines. Any failure is final:
+it is reported and the process ends at once, without a finish, because a collective that hangs cannot be cancelled in
+any other way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -56,7 +56,12 @@ class Reports:
 
 
 def _kind(error: BaseException) -> str:
-    kinds = {HttpFailure: "answer", Unreachable: "unreachable", VerificationError: "stream", TransportError: "transport"}
+    kinds = {
+        HttpFailure: "answer",
+        Unreachable: "unreachable",
+        VerificationError: "stream",
+        TransportError: "transport",
+    }
     for cls, kind in kinds.items():
         if isinstance(error, cls):
             return kind

@@ -2,8 +2,8 @@
 
 vLLM loads it as a general plugin (``vst.transfer.plugin``); a server uses it with
 ``--weight-transfer-config '{"backend": "vst_gloo"}'``. Rank 0 sends; the workers follow at
-``rank_offset + dp_rank * (TP * PP) + rank``. Buckets are cut as ``vst.transfer.wire`` says. Start and finish (vLLM's layerwise
-reload) are inherited from the NCCL engine, so that they are those of the vLLM that runs.
+``rank_offset + dp_rank * (TP * PP) + rank``. Buckets are cut as ``vst.transfer.wire`` says. Start and finish (vLLM's
+layerwise reload) are inherited from the NCCL engine, so that they are those of the vLLM that runs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ BACKEND = "vst_gloo"
 
 
 @dataclass(kw_only=True)
-class GlooInitInfo(WeightTransferInitInfo):
-    """What a worker needs to join: where rank 0 listens, its place in the group, the bucket size and the longest wait."""
+class GlooInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
+    """What a worker needs to join: where rank 0 listens, its place in the group, the bucket size, the longest wait."""
 
     master_address: str
     master_port: int
@@ -45,7 +45,7 @@ class GlooInitInfo(WeightTransferInitInfo):
 
 
 @dataclass(kw_only=True)
-class GlooUpdateInfo(WeightTransferUpdateInfo):
+class GlooUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
     """Names, torch dtype names and shapes of the tensors of one update, in the order in which they are sent."""
 
     names: list[str]
@@ -55,13 +55,13 @@ class GlooUpdateInfo(WeightTransferUpdateInfo):
     def __post_init__(self) -> None:
         if not len(self.names) == len(self.dtype_names) == len(self.shapes):
             raise ValueError(
-                f"{len(self.names)} names, {len(self.dtype_names)} dtypes and {len(self.shapes)} shapes: must be as many"
+                f"{len(self.names)} names, {len(self.dtype_names)} dtypes, {len(self.shapes)} shapes: must be as many"
             )
 
 
 @dataclass
-class GlooTrainerInitInfo(TrainerInitInfo):
-    """Rank 0's side: the address under which the workers reach it, the group's size, the bucket size, the longest wait."""
+class GlooTrainerInitInfo(TrainerInitInfo):  # type: ignore[misc]
+    """Rank 0's side: the address by which the workers reach it, the group's size, the bucket size, the longest wait."""
 
     backend: ClassVar[str] = BACKEND
 
@@ -96,7 +96,7 @@ def open_store(host: str, port: int, size: int, master: bool, timeout_s: float) 
 
 
 def views(buffer: torch.Tensor, bucket: Bucket, info: GlooUpdateInfo) -> Iterator[tuple[str, torch.Tensor]]:
-    """The bucket's tensors as views of ``buffer``; the buffer must not be used again, layerwise reload may keep them."""
+    """The bucket's tensors as views of ``buffer``; it must not be used again, layerwise reload may keep them."""
     for index, offset in enumerate(bucket.offsets, bucket.first):
         dtype = getattr(torch, info.dtype_names[index])
         shape = info.shapes[index]

@@ -1,7 +1,7 @@
 """What the publisher sends, written down and checked as it leaves: order, names, dtypes, shapes and bytes.
 
-The transaction record says what left the machine because of this, not because of what was planned. A stream that omits, repeats,
-re-orders, re-types or changes a tensor ends in a VerificationError before ``finish`` is sent.
+The transaction record says what left the machine because of this, not because of what was planned. A stream that omits,
+repeats, re-orders, re-types or changes a tensor ends in a VerificationError before ``finish`` is sent.
 """
 
 from __future__ import annotations
@@ -59,15 +59,18 @@ class Ledger:
     def close(self) -> Sent:
         """The record of a stream that was sent whole; VerificationError names the first tensor that was not."""
         if len(self._sent) != len(self._expected):
-            missing = self._expected[len(self._sent)].name
+            missing, sent = self._expected[len(self._sent)].name, len(self._sent)
             raise VerificationError(
-                f"the publisher's stream ended after {len(self._sent)} of {len(self._expected)} tensors, before {missing}"
+                f"the publisher's stream ended after {sent} of {len(self._expected)} tensors, before {missing}"
             )
+        content = combine_content_digest(self._sent)
+        if content is None:
+            raise VerificationError("a tensor was sent without being hashed")
         return Sent(
             tensors=len(self._sent),
             bytes=self.bytes,
             layout_digest=self._layout,
-            content_digest=combine_content_digest(self._sent),
+            content_digest=content,
             seconds=round(time.monotonic() - self._begun, 6),
         )
 

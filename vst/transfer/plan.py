@@ -13,8 +13,8 @@ PHASES = ("boot", "join", "start", "broadcast", "finish")
 class JoinPlan:
     """Where the group meets and how the server is called.
 
-    ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names the
-    variable that holds the key.
+    ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names
+    the variable that holds the key.
     """
 
     layout: str
@@ -38,8 +38,9 @@ class JoinPlan:
 class PushPlan:
     """One transaction: the manifest to send, the tensors taken from another one instead, and the label to set.
 
-    ``manifest`` and ``other`` are files written by ``Manifest.to_json``. ``from_other`` names the tensors whose bytes come from
-    ``other`` (a negative control); empty for an honest push. ``rate_limit`` is in bytes a second, None for none.
+    ``manifest`` and ``other`` are files written by ``Manifest.to_json``. ``from_other`` names the tensors whose bytes
+    come from ``other`` (a negative control); empty for an honest push. ``rate_limit`` is in bytes a second, None for
+    none.
     """
 
     manifest: str

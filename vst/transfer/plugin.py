@@ -10,7 +10,9 @@ MODULE = "vst.transfer.gloo"
 
 
 def register() -> None:
-    """Register backend ``vst_gloo`` with vLLM's worker and trainer factories; both load the module only when it is used."""
+    """Register backend ``vst_gloo`` with vLLM's worker and trainer factories; both load the module only when it is
+    used.
+    """
     from vllm.distributed.weight_transfer.factory import WeightTransferEngineFactory, WeightTransferTrainerFactory
 
     for factory, name in (

@@ -1,7 +1,7 @@
 """The parent's side of the publisher: starts the process, tells it what to do and holds a deadline for each phase.
 
-A collective that hangs cannot be cancelled, but a process can be killed. After any failure the process is gone, no finish was or
-will be sent by it, and ``PublisherFailed`` says in which phase.
+A collective that hangs cannot be cancelled, but a process can be killed. After any failure the process is gone, no
+finish was or will be sent by it, and ``PublisherFailed`` says in which phase.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Deadlines:
 class PublisherFailed(TransportError):
     """The publisher ended without success.
 
-    ``phase`` is where; ``kind`` is ``answer`` (the server answered with a failure), ``stream`` (its own stream was wrong),
-    ``deadline``, ``died``, ``unreachable``, ``transport`` or ``error``; ``changed`` says whether the server may be half updated.
+    ``phase`` is where; ``kind`` is ``answer`` (the server answered with a failure), ``stream`` (its own stream was
+    wrong), ``deadline``, ``died``, ``unreachable``, ``transport`` or ``error``; ``changed`` says whether the server may
+    be half updated.
     """
 
     def __init__(self, message: str, phase: str, kind: str, changed: bool) -> None:
@@ -81,7 +82,12 @@ class Publisher:
         command = [sys.executable, "-m", "vst.transfer.child", str(os.getpid())]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=dict(env), start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=dict(env),
+                start_new_session=True,
             )
         self._enter("boot", 0)
 

@@ -1,8 +1,8 @@
 """How tensors are cut into buckets on the gloo wire; both ends compute it from the same metadata.
 
-A bucket holds whole tensors in the order of the metadata, each at an offset aligned to 64 bytes so that every dtype can be
-viewed in place, and is closed by the first tensor that would take it over ``bucket_bytes``. A tensor larger than that has a
-bucket of its own. Nothing but the tensors' sizes, the order and ``bucket_bytes`` decides the cut.
+A bucket holds whole tensors in the order of the metadata, each at an offset aligned to 64 bytes so that every dtype can
+be viewed in place, and is closed by the first tensor that would take it over ``bucket_bytes``. A tensor larger than
+that has a bucket of its own. Nothing but the tensors' sizes, the order and ``bucket_bytes`` decides the cut.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Bucket:
-    """Tensors ``first`` … ``first + len(offsets) - 1`` of the metadata, at ``offsets`` bytes of a buffer of ``nbytes``."""
+    """The tensors from ``first`` on, as many as there are ``offsets``, which are bytes into a buffer of ``nbytes``."""
 
     first: int
     offsets: tuple[int, ...]
@@ -30,7 +30,8 @@ def cut(sizes: Sequence[int], bucket_bytes: int) -> Iterator[Bucket]:
     """Cut tensors of ``sizes`` bytes into buckets of about ``bucket_bytes``; ValueError if that is not positive."""
     if bucket_bytes <= 0:
         raise ValueError(f"bucket_bytes must be positive, got {bucket_bytes}")
-    first, offsets, used = 0, [], 0
+    first, used = 0, 0
+    offsets: list[int] = []
     for index, size in enumerate(sizes):
         if offsets and used + aligned(size) > bucket_bytes:
             yield Bucket(first, tuple(offsets), used)
