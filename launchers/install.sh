@@ -21,7 +21,7 @@ make_venv() {
     "$python" -m venv --without-pip "$venv" && "$python" -m pip --python "$venv/bin/python" install --quiet pip
 }
 
-pip_install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check "$@"; }
+pip_install() { "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check "$@"; }
 
 install_torch_cpu() {
     say "installing torch $TORCH, CPU build (about 200 MB)"

@@ -1,0 +1,195 @@
+"""Real vLLM servers on the CPU, started once and shared; every run of the product is a real command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from omegaconf import OmegaConf
+
+from vst.checkpoint.tiny import make_tiny_pair
+from vst.confdir import conf_dir
+from vst.server.client import ControlPlane
+from vst.server.launch import ServerSpec, command, environment
+from vst.server.process import ServerProcess, free_port
+
+
+@dataclass
+class Run:
+    """One finished ``python -m vst``: its exit code, what it printed, and its run directory."""
+
+    code: int
+    out: str
+    dir: Path
+    seconds: float
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        return dict(json.loads((self.dir / "verdict.json").read_text()))
+
+    def check(self, id: str) -> dict[str, Any]:
+        found = [check for lane in self.verdict["lanes"] for check in lane["checks"] if check["id"] == id]
+        assert found, f"{id} is not in the verdict: {self.out}"
+        return dict(found[-1])
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = (self.dir / "events.jsonl").read_text().splitlines()
+        return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+    def posts(self) -> list[str]:
+        """The paths of all POST calls of the run and its publisher, in order."""
+        lines = (self.dir / "events.jsonl").read_text().splitlines()
+        events = [event for event in map(json.loads, lines) if event["kind"] in ("http", "publisher_http")]
+        return [event["path"] for event in events if event["method"] == "POST"]
+
+
+@dataclass
+class Vst:
+    """Starts the product's command line with a cache shared by the whole session."""
+
+    cache: Path
+    runs: Path
+    count: int = 0
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *overrides: str, cwd: Path | None = None) -> tuple[subprocess.Popen[str], Path]:
+        self.count += 1
+        out = self.runs / f"{self.count}"
+        argv = [sys.executable, "-m", "vst", f"paths.cache='{self.cache}'", f"hydra.run.dir='{out}'", *overrides]
+        env = {**os.environ, **self.extra}
+        process = subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd or self.runs, env=env
+        )
+        return process, out
+
+    def __call__(self, *overrides: str, cwd: Path | None = None, timeout: float = 400) -> Run:
+        begun = time.monotonic()
+        process, out = self.start(*overrides, cwd=cwd)
+        text, _ = process.communicate(timeout=timeout)
+        return Run(process.returncode, text, out, time.monotonic() - begun)
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def vst(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Vst:
+    return Vst(cache, tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="session")
+def pair(cache: Path) -> tuple[Path, Path]:
+    """The embedded pair, A and B, in the session's cache."""
+    return make_tiny_pair(cache / "tiny")
+
+
+def default_spec() -> ServerSpec:
+    """The serving flags of ``server=cpu`` as they are in ``conf/``, so that references are comparable."""
+    conf = OmegaConf.load(conf_dir() / "server" / "cpu.yaml")
+    env = {str(key): str(value) for key, value in conf.env.items()}
+    return ServerSpec("cpu", "vst_gloo", 1, 1, 1, conf.max_model_len, None, tuple(conf.args), env)
+
+
+@dataclass
+class Live:
+    """A real server of the test's own, on one port, that can be brought back to its checkpoint after a test broke it."""
+
+    model: Path
+    log: Path
+    port: int = field(default_factory=lambda: free_port("127.0.0.1"))
+    process: ServerProcess | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        spec = default_spec()
+        argv = command(spec, self.model, "127.0.0.1", self.port, "tiny")
+        self.process = ServerProcess(argv, environment(spec, os.environ), self.log)
+        self.process.wait_ready(ControlPlane(self.url), 300)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.stop()
+
+    def serving(self) -> bool:
+        try:
+            paused = httpx.get(f"{self.url}/is_paused", timeout=10, trust_env=False).json()["is_paused"]
+        except httpx.HTTPError:
+            return False
+        return paused is False
+
+    def attach(self, a: Path, b: Path, url: str | None = None) -> list[str]:
+        """The overrides of a run that attaches to this server, or to a proxy before it."""
+        env = [f"+server.env.{key}='{value}'" for key, value in default_spec().env.items()]
+        return [
+            "server=attach",
+            f"server.base_url={url or self.url}",
+            "model=local",
+            "model.name=tiny",
+            f"model.path='{a}'",
+            f"checkpoint.path='{b}'",
+            "server.max_model_len=512",
+            "server.args=[--enforce-eager]",
+            *env,
+            "server.capabilities.weight_digests=false",
+            "server.capabilities.reason='the CPU build empties repacked parameters'",
+            "lane.cycles=1",
+        ]
+
+
+@pytest.fixture(scope="session")
+def live_process(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    live = Live(pair[0], tmp_path_factory.mktemp("live") / "server.log")
+    live.start()
+    yield live
+    live.stop()
+
+
+@pytest.fixture
+def live(live_process: Live, vst: Vst, pair: tuple[Path, Path]) -> Iterator[Live]:
+    """A server that serves A at the start of each test: whatever a test left, it is pushed back or restarted."""
+    yield live_process
+    bring_back(live_process, vst, pair)
+
+
+def bring_back(live: Live, vst: Vst, pair: tuple[Path, Path]) -> None:
+    """One full push of A and a resume, as the recovery of a paused server; a restart where that is not possible."""
+    a, b = pair
+    run = vst("lane=publish", *live.attach(a, a))
+    if run.code == 0:
+        httpx.post(f"{live.url}/reset_prefix_cache", timeout=30, trust_env=False).raise_for_status()
+        httpx.post(f"{live.url}/resume", timeout=30, trust_env=False).raise_for_status()
+    if run.code != 0 or not live.serving():
+        live.stop()
+        live.start()
+
+
+@pytest.fixture(scope="session")
+def ladder(vst: Vst, pair: tuple[Path, Path]) -> Run:
+    """The embedded default, run once for the session; it also fills the reference cache."""
+    return vst()
+
+
+@pytest.fixture(scope="session")
+def two_workers(vst: Vst, pair: tuple[Path, Path]) -> Run:
+    """The embedded default with tensor parallelism over two workers."""
+    return vst("server.tensor_parallel_size=2", "lane.controls=none", "lane.cycles=1")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in Path(str(item.path)).parents:
+            item.add_marker(pytest.mark.vllm)
