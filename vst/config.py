@@ -7,13 +7,19 @@ missing are listed by ``load`` before anything is started.
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from vst.errors import ConfigError
+from vst.provenance.composed import resolved_digest
+from vst.server.address import base_url_problem
+from vst.server.launch import reserved
 
 LANES = ("L0", "L1", "L2", "L3")
 OPERATIONS = ("publish", "record", "compare")
@@ -73,6 +79,7 @@ class ServerConf:
     args: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)
     devices: list[str] = field(default_factory=list)
+    launch_prefix: list[str] = field(default_factory=list)
     api_key_env: str | None = None
     start_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
@@ -154,6 +161,32 @@ class PathsConf:
 
 
 @dataclass
+class ProvenanceConf:
+    """The evidence: ``sign`` is a PEM file with an Ed25519 private key, ``previous`` the run that this one follows."""
+
+    sign: str | None = None
+    previous: str | None = None
+
+
+@dataclass
+class SnapshotConf:
+    """The source snapshot that the code runs from; ``root`` is where its tree is mounted, None for its worktree."""
+
+    manifest: str | None = None
+    root: str | None = None
+    imports: list[str] = field(default_factory=list)
+
+
+@dataclass
+class LaunchConf:
+    """How a launcher sends runs out. A job gets the defaults: this is not part of what a run is."""
+
+    wait: bool = True
+    resume: bool = False
+    dry_run: bool = False
+
+
+@dataclass
 class VstConf:
     """The whole configuration of a run."""
 
@@ -165,6 +198,9 @@ class VstConf:
     lane: LaneConf = field(default_factory=LaneConf)
     oracle: OracleConf = field(default_factory=OracleConf)
     paths: PathsConf = field(default_factory=PathsConf)
+    provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
+    snapshot: SnapshotConf = field(default_factory=SnapshotConf)
+    launch: LaunchConf = field(default_factory=LaunchConf)
 
 
 HINTS = {
@@ -183,6 +219,13 @@ def register() -> None:
 
 def load(cfg: DictConfig) -> VstConf:
     """The typed configuration, complete and consistent; ConfigError lists everything that is missing or wrong."""
+    try:
+        return _load(cfg)
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"the configuration cannot be resolved: {str(error).splitlines()[0]}") from error
+
+
+def _load(cfg: DictConfig) -> VstConf:
     missing = sorted(_missing(cfg))
     if missing:
         lines = [f"  {key}=…   {HINTS.get(key, 'has no default')}" for key in missing]
@@ -196,6 +239,11 @@ def load(cfg: DictConfig) -> VstConf:
     if problems:
         raise ConfigError("\n".join(problems))
     return conf
+
+
+def digest(cfg: DictConfig) -> str:
+    """``sha256:<hex>`` of the resolved configuration without Hydra's part; what has a secret name counts as masked."""
+    return resolved_digest(cfg)
 
 
 def needs_checkpoint(lane: LaneConf) -> bool:
@@ -253,9 +301,46 @@ def _problems(conf: VstConf) -> list[str]:
         "server.tensor_parallel_size": (conf.server.tensor_parallel_size, 1),
         "server.pipeline_parallel_size": (conf.server.pipeline_parallel_size, 1),
         "server.data_parallel_size": (conf.server.data_parallel_size, 1),
+        "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
+        "oracle.top_k": (conf.oracle.top_k, 1),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
+    found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
+    ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
+    found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
+    found += _server_problems(conf.server)
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
+        found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
+    if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
+        found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
+    if conf.launch.dry_run:
+        found.append("launch.dry_run needs a launcher: hydra/launcher=slurm, or -m for local processes")
+    if conf.snapshot.manifest is None and (conf.snapshot.root or conf.snapshot.imports):
+        found.append("snapshot.root and snapshot.imports say where a snapshot is: set snapshot.manifest too")
     if conf.transfer.backend == "nccl" and conf.publisher.device == "cpu":
         found.append("transfer=nccl sends from a GPU: set publisher.device=cuda:N (a GPU that the server does not use)")
     return found
+
+
+def _positive(conf: VstConf) -> dict[str, float]:
+    """What has to be a finite positive number where it is set."""
+    timeouts, transfer = conf.transfer.timeouts, conf.transfer
+    values = {
+        **{f"transfer.timeouts.{name}": value for name, value in vars(timeouts).items()},
+        "transfer.bucket_bytes": transfer.bucket_bytes,
+        "transfer.rate_limit_bytes_per_s": transfer.rate_limit_bytes_per_s,
+        "server.start_timeout_s": conf.server.start_timeout_s,
+        "server.request_timeout_s": conf.server.request_timeout_s,
+        "server.max_model_len": conf.server.max_model_len,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _server_problems(server: ServerConf) -> list[str]:
+    found = [
+        f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
+        for arg in reserved(server.args)
+    ]
+    problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
+    return found + ([f"server.base_url: {problem}"] if problem else [])

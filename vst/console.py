@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import Any
@@ -30,12 +31,23 @@ def plain(value: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters, whole in verdict.json)"
 
 
+class QuietWhenCut(Console):
+    """A reader that goes away (``| head``) ends what is shown, not the run."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, sys.stdout.fileno())
+        os.close(devnull)
+
+
 class RunConsole:
     """Plain lines that stay; nothing is judged here."""
 
     def __init__(self) -> None:
-        width = None if sys.stdout.isatty() else 140
-        self._console = Console(highlight=False, soft_wrap=not sys.stdout.isatty(), width=width)
+        terminal = sys.stdout is not None and sys.stdout.isatty()
+        width = None if terminal else 140
+        self._console = QuietWhenCut(highlight=False, emoji=False, soft_wrap=not terminal, width=width)
         self._begun = time.monotonic()
         self._told = 0.0
 
@@ -85,4 +97,4 @@ class RunConsole:
         self._console.print(
             Text(f"{verdict.word}{cause}  lane {verdict.lane}, exit code {verdict.exit_code}", style=style)
         )
-        self._console.print(f"evidence: {escape(rundir)}", soft_wrap=True)
+        self._console.print(f"evidence: {escape(plain(rundir, 4096))}", soft_wrap=True)

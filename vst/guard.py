@@ -98,6 +98,7 @@ def main(command: list[str]) -> int:
             break
     end_tree()
     code = child.wait() if child.returncode is None else child.returncode
+    reap()
     return code if code >= 0 else 128 - code
 
 

@@ -28,8 +28,8 @@ lanes (each runs those below it first and stops at the first that does not pass)
 
 groups and their options
 {groups}
-exit codes: 0 PASS; FAIL_CLOSED: 10 false, 11 refused, 12 inconclusive, 20 infrastructure; 2 configuration; 130/143
-interrupted More: --hydra-help for Hydra's own flags, README.md for everything else.
+exit codes: 0 PASS; FAIL_CLOSED: 10 false, 11 refused, 12 inconclusive, 20 infrastructure; 2 configuration;
+130/143 interrupted, terminated. More: --hydra-help for Hydra's own flags, README.md for everything else.
 """
 
 

@@ -103,12 +103,13 @@ def default_spec() -> ServerSpec:
 
 @dataclass
 class Live:
-    """A real server of the test's own, on one port, that can be brought back to its checkpoint after a test broke it."""
+    """A real server of the test's own, on one port, which comes back to its checkpoint after a test broke it."""
 
     model: Path
     log: Path
     port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     process: ServerProcess | None = None
+    label: str = ""
 
     @property
     def url(self) -> str:
@@ -119,6 +120,7 @@ class Live:
         argv = command(spec, self.model, "127.0.0.1", self.port, "tiny")
         self.process = ServerProcess(argv, environment(spec, os.environ), self.log)
         self.process.wait_ready(ControlPlane(self.url), 300)
+        self.label = self.now_label()
 
     def stop(self) -> None:
         if self.process is not None:
@@ -130,6 +132,13 @@ class Live:
         except httpx.HTTPError:
             return False
         return paused is False
+
+    def now_label(self) -> str:
+        return str(httpx.get(f"{self.url}/weight_info", timeout=10, trust_env=False).json()["weight_version"])
+
+    def untouched(self) -> bool:
+        """Whether nothing was pushed since the server was last known to serve its checkpoint."""
+        return self.serving() and self.now_label() == self.label
 
     def attach(self, a: Path, b: Path, url: str | None = None) -> list[str]:
         """The overrides of a run that attaches to this server, or to a proxy before it."""
@@ -167,7 +176,9 @@ def live(live_process: Live, vst: Vst, pair: tuple[Path, Path]) -> Iterator[Live
 
 def bring_back(live: Live, vst: Vst, pair: tuple[Path, Path]) -> None:
     """One full push of A and a resume, as the recovery of a paused server; a restart where that is not possible."""
-    a, b = pair
+    if live.untouched():
+        return
+    a, _ = pair
     run = vst("lane=publish", *live.attach(a, a))
     if run.code == 0:
         httpx.post(f"{live.url}/reset_prefix_cache", timeout=30, trust_env=False).raise_for_status()
@@ -175,6 +186,7 @@ def bring_back(live: Live, vst: Vst, pair: tuple[Path, Path]) -> None:
     if run.code != 0 or not live.serving():
         live.stop()
         live.start()
+    live.label = live.now_label()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ After = Callable[[Call, int, Any], "tuple[int, Any]"]
 
 @dataclass
 class Proxy:
-    """Forwards to ``backend``; ``before`` may answer by itself, ``after`` may change the answer; ``seen`` are the paths."""
+    """Forwards to ``backend``; ``before`` may answer by itself, ``after`` may change it; ``seen`` are the paths."""
 
     backend: str
     before: Before = lambda call: None

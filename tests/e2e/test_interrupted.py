@@ -92,7 +92,7 @@ def test_update_that_never_answers_fails_at_the_deadline(live: Live, vst: Vst, p
         return status, body
 
     with Proxy(live.url, after=hang) as proxy:
-        run = vst("lane=L2", "transfer.timeouts.broadcast_s=4", *live.attach(*pair, proxy.url), timeout=60)
+        run = vst("lane=L2", "transfer.timeouts.broadcast_s=4", *live.attach(*pair, proxy.url))
     assert run.code == 10, run.out
     left_not_serving(run, live)
     assert "phase broadcast" in run.check("transfer.completed")["reason"]

@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,13 +129,16 @@ def run_tool(*args: str | Path, cwd: Path = REPOSITORY, **environment: str) -> s
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, errors="replace", check=False)
 
 
-@pytest.fixture(autouse=True)
-def _plain_git(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def _plain_git(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nobody's own git configuration decides a test."""
     config = tmp_path_factory.mktemp("home") / "gitconfig"
-    config.write_text("[user]\n\tname = Tester\n\temail = tester@invalid\n[protocol \"file\"]\n\tallow = always\n")
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    config.write_text('[user]\n\tname = Tester\n\temail = tester@invalid\n[protocol "file"]\n\tallow = always\n')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GIT_CONFIG_GLOBAL", str(config))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.delenv("PYTHONPATH", raising=False)
+        yield
 
 
 @pytest.fixture

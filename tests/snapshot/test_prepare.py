@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.snapshot.conftest import Bench, commit_all, git, git_directory, picture, run_tool
 from vst.snapshot import load_and_verify
+
+from .conftest import REPOSITORY, Bench, commit_all, git, git_directory, picture, run_tool
 
 
 def every_kind_of_change(repo: Path) -> None:
@@ -46,13 +47,14 @@ def every_kind_of_change(repo: Path) -> None:
     (repo / "was_dir").rmdir()
     (repo / "was_dir").symlink_to("pkg")
     (repo / "later.py").write_text("LATER = 1\n")
-    git(repo, "add", "--intent-to-add", "later.py")
     (repo / "named.txt").write_text("named")
 
 
 def test_every_kind_of_change_is_captured_and_the_original_is_untouched(bench: Bench) -> None:
+    (bench.repo / "pkg/core.py").write_text("STASHED = 1\n")
+    git(bench.repo, "stash")
     every_kind_of_change(bench.repo)
-    git(bench.repo, "stash", "store", "-m", "kept", git(bench.repo, "stash", "create"))
+    git(bench.repo, "add", "--intent-to-add", "later.py")
     before = picture(bench.repo)
     bench.prepare(include_untracked=("named.txt", "was_file", "was_dir"))
     assert picture(bench.repo) == before
@@ -72,14 +74,14 @@ def test_every_kind_of_change_is_captured_and_the_original_is_untouched(bench: B
 
 def test_the_snapshot_tree_is_what_git_add_all_would_write(bench: Bench) -> None:
     every_kind_of_change(bench.repo)
-    bench.prepare(include_untracked=("named.txt", "was_file", "was_dir"))
+    bench.prepare(include_untracked=("named.txt", "was_file", "was_dir", "later.py"))
     git(bench.repo, "add", "--all")
     assert bench.data()["snapshot"]["tree"] == git(bench.repo, "write-tree")
 
 
 def test_changes_have_one_line_each_with_their_kind(bench: Bench) -> None:
     every_kind_of_change(bench.repo)
-    bench.prepare(include_untracked=("named.txt", "was_file", "was_dir"))
+    bench.prepare(include_untracked=("named.txt", "was_file", "was_dir", "later.py"))
     kinds = {path.decode(): entry.kind for path, entry in bench.entries("changes").items()}
     assert kinds["pkg/core.py"] == kinds["new_name.txt"] == kinds["run.sh"] == "file"
     assert kinds["link"] == kinds["dangling"] == kinds["was_dir"] == "symlink"
@@ -185,8 +187,9 @@ def spying_hooks(bench: Bench, tmp_path: Path) -> Path:
     trace = tmp_path / "trace"
     hooks = tmp_path / "hooks"
     hooks.mkdir()
-    names = """applypatch-msg commit-msg post-applypatch post-checkout post-commit post-index-change post-merge post-rewrite
-    pre-applypatch pre-auto-gc pre-commit pre-merge-commit prepare-commit-msg pre-push pre-rebase reference-transaction fsmonitor"""
+    names = """applypatch-msg commit-msg post-applypatch post-checkout post-commit post-index-change post-merge
+    post-rewrite pre-applypatch pre-auto-gc pre-commit pre-merge-commit prepare-commit-msg pre-push pre-rebase
+    reference-transaction fsmonitor"""
     for place in (hooks, bench.repo / ".git/hooks"):
         place.mkdir(exist_ok=True)
         for name in names.split():
@@ -222,22 +225,33 @@ def test_concurrent_prepares_of_one_repository_all_succeed(bench: Bench) -> None
         load_and_verify(bench.folder / f"result-{number}/source-manifest.json")
 
 
-def test_of_concurrent_prepares_with_one_id_exactly_one_succeeds(bench: Bench) -> None:
-    started = [_start(bench, "run-1", f"result-{number}", f"trees-{number}") for number in range(4)]
+@pytest.mark.parametrize("trees", ["trees", "trees-{}"], ids=["one place", "own places"])
+def test_of_concurrent_prepares_with_one_id_exactly_one_succeeds(bench: Bench, trees: str) -> None:
+    started = [_start(bench, "run-1", f"result-{number}", trees.format(number)) for number in range(4)]
     answers = [process.communicate()[1] for process in started]
     codes = sorted(process.returncode for process in started)
     assert codes == [0, 11, 11, 11], answers
     assert all("taken" in text for process, text in zip(started, answers, strict=True) if process.returncode)
-    left = [path for path in bench.folder.glob("trees-*/run-1")]
+    left = list(bench.folder.glob("trees*/run-1"))
     assert len(left) == 1
     assert len(git(bench.repo, "worktree", "list", "--porcelain").split("\n\n")) == 2
+    load_and_verify(next(bench.folder.glob("result-*/source-manifest.json")))
 
 
 def _start(bench: Bench, run_id: str, result: str, trees: str = "worktrees") -> subprocess.Popen[str]:
     places = ["--result-dir", str(bench.folder / result), "--worktree-root", str(bench.folder / trees)]
-    command = ["python", "-B", "-m", "vst.snapshot", "prepare", "--repo", str(bench.repo), "--run-id", run_id, *places]
-    from tests.snapshot.conftest import REPOSITORY
-
+    command = [
+        sys.executable,
+        "-B",
+        "-m",
+        "vst.snapshot",
+        "prepare",
+        "--repo",
+        str(bench.repo),
+        "--run-id",
+        run_id,
+        *places,
+    ]
     return subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ)
     )
@@ -250,9 +264,6 @@ def test_the_output_names_what_was_made(bench: Bench) -> None:
     facts = load_and_verify(bench.manifest)
     for text in (facts.commit, facts.ref, str(facts.worktree), facts.manifest_digest):
         assert text in done.stdout
-
-
-ShapeMaker = Callable[..., Bench]
 
 
 def test_nothing_else_appears_in_the_git_directory(bench: Bench) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from vst.errors import TransportError
 from vst.lanes.session import Session
 from vst.oracle.probes import cache_probe
+from vst.oracle.record import cached_tokens
 
 BLOCKS = 2
 DEFAULT_BLOCK = 16
@@ -50,5 +51,4 @@ class CacheProbe:
         usage = answer.get("usage") if isinstance(answer, dict) else None
         if not isinstance(usage, dict):
             raise TransportError(f"/v1/completions: an answer without usage: {str(answer)[:200]}")
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-        return cached if isinstance(cached, int) else None
+        return cached_tokens(usage)

@@ -135,7 +135,7 @@ def repeatable_check(found: Difference) -> Check:
     """``oracle.repeatable``: an unchanged state answers alike; the spread is the noise floor of everything that
     follows.
     """
-    observed = {"largest_difference": found.largest, "token_changes": found.token_changes}
+    observed = {key: found.to_json()[key] for key in ("largest_difference", "token_changes")}
     if found.non_finite:
         reason = "the records are not finite, so no noise floor could be measured"
         return Check("oracle.repeatable", Outcome.INCONCLUSIVE, observed, "finite records", reason=reason)

@@ -58,8 +58,23 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
         checks.append(control_check(session, name, names, record, cold_b))
         if checks[-1].outcome is Outcome.PASS:
             noticed += names
+    checks += [_unknown(name) for name in unknown(session)]
     session.covered = share(session, noticed)
     return checks
+
+
+def unknown(session: Session) -> list[str]:
+    """The names in ``lane.controls`` that are no family of checkpoint B."""
+    chosen = session.conf.lane.controls
+    if chosen in ("none", "all"):
+        return []
+    have = groups(session)
+    return sorted({part.strip() for part in chosen.split(",")} - set(have) - {""})
+
+
+def _unknown(name: str) -> Check:
+    reason = f"lane.controls names {name}, and no tensor of B belongs to such a family"
+    return Check(f"control.{name}", Outcome.INCONCLUSIVE, None, "noticed", reason=reason)
 
 
 def control_check(session: Session, name: str, names: tuple[str, ...], record: Record, cold_b: Record) -> Check:

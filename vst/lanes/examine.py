@@ -61,8 +61,8 @@ def _expected(session: Session, publisher_vllm: str) -> Expected:
         backend=conf.transfer.backend,
         world_size=session.spec().world_size,
         publisher_vllm=publisher_vllm,
-        publisher_device=conf.publisher.device,
-        server_devices=tuple(conf.server.devices),
+        publisher_device=session.split().gpu,
+        server_devices=session.split().server or (),
         local=session.local,
     )
 

@@ -94,6 +94,10 @@ def weight_digests(session: Session) -> Mapping[str, str] | None:
     return digests if isinstance(digests, Mapping) else None
 
 
+def _says_something(digest: Any) -> bool:
+    return isinstance(digest, str) and digest.removeprefix("sha256:") not in ("", EMPTY)
+
+
 def weights_check(
     before: Mapping[str, str] | None, after: Mapping[str, str] | None, declared: bool, reason: str | None
 ) -> Check:
@@ -102,7 +106,7 @@ def weights_check(
     A digest of no bytes says nothing. Declared not to be offered, the check is not applicable unless a telling digest
     moved.
     """
-    telling = {key for key, value in (before or {}).items() if value != EMPTY}
+    telling = {key for key, value in (before or {}).items() if _says_something(value)}
     moved = sorted(key for key in telling if after is not None and after.get(key) != (before or {})[key])
     share = f"{len(telling)} of {len(before or {})} digests say something"
     expected = "the same digests, most of them telling"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vst.config import LANES, needs_checkpoint
-from vst.errors import TransportError, VerificationError, VstError
+from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.identity import run_identity
@@ -13,10 +13,12 @@ from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.session import Server, Session
 from vst.lanes.transition import run_transition
 from vst.oracle.reference import Reference
+from vst.server.allocation import TooFewDevices
 from vst.server.lock import ServerLock
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 Show = Callable[[LaneVerdict], None]
+REACHABLE = ("server.reachable", "a server")
 
 
 def climb(session: Session, verdict: Verdict, show: Show) -> None:
@@ -67,9 +69,15 @@ def open_server(session: Session) -> Server:
 
 
 def not_started(error: VstError) -> LaneVerdict:
-    """L1 when there is no server to look at: refused for what we will not do, error for what broke."""
+    """L1 when there is no server to look at: refused for what we will not do, error for what broke.
+
+    A wrong configuration is raised again: it is no statement about a server.
+    """
+    if isinstance(error, ConfigError):
+        raise error
     outcome = Outcome.REFUSED if isinstance(error, VerificationError) else Outcome.ERROR
-    return LaneVerdict("L1", (Check("server.reachable", outcome, expected="a server", reason=str(error)),))
+    name, expected = ("server.devices", "a GPU for each") if isinstance(error, TooFewDevices) else REACHABLE
+    return LaneVerdict("L1", (Check(name, outcome, expected=expected, reason=str(error)),))
 
 
 def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdict:

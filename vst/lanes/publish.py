@@ -38,8 +38,8 @@ def publish(session: Session, verdict: Verdict, show: Show) -> None:
 
 
 def _push(session: Session) -> LaneVerdict:
-    session.start_publisher()
     try:
+        session.start_publisher()
         session.server = session.attach()
         session.lock = ServerLock(session.server.control.base_url)
         session.facts = read_facts(session.server.control)
@@ -69,8 +69,8 @@ def _contract(session: Session, facts: ServerFacts, server: Server) -> list[Chec
         backend=session.conf.transfer.backend,
         world_size=session.spec().world_size,
         publisher_vllm=publisher.wait_ready()["vllm"],
-        publisher_device=session.conf.publisher.device,
-        server_devices=tuple(session.conf.server.devices),
+        publisher_device=session.split().gpu,
+        server_devices=session.split().server or (),
         local=session.local,
     )
     found = {check.id: check for check in contract_checks(facts, expected)}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 from vst.errors import VerificationError, VstError
 from vst.lanes.examine import run_contract
@@ -24,8 +26,8 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
     show(files)
     if not files.passed:
         return
-    session.start_publisher()
     try:
+        session.start_publisher()
         session.server = open_server(session)
         session.lock = ServerLock(session.server.control.base_url)
     except VstError as error:
@@ -74,5 +76,10 @@ def read_record(path: str) -> tuple[Record, float | None]:
         data = data["record"]
     if not isinstance(data, dict):
         raise VerificationError(f"{path} is not a record")
-    floor = data.get("noise_floor")
-    return Record.from_json(data), float(floor) if isinstance(floor, (int, float)) else None
+    return Record.from_json(data), _floor(data.get("noise_floor"))
+
+
+def _floor(value: Any) -> float | None:
+    """A noise floor is a finite number that is not negative; with any other everything would be equal, or nothing."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and math.isfinite(value) and value >= 0 else None

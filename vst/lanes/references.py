@@ -9,6 +9,8 @@ from pathlib import Path
 from vst.lanes.session import Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
+from vst.provenance.links import use_reference
+from vst.provenance.redaction import looks_secret
 from vst.server.facts import ServerFacts
 from vst.server.launch import flags
 
@@ -23,18 +25,27 @@ FORWARDED = (
 
 
 def obtain(session: Session) -> Reference:
-    """The reference of checkpoint B; starts and stops a server of its own when there is none yet."""
+    """The reference of checkpoint B; starts and stops a server of its own when there is none yet.
+
+    Its record is kept in the run directory wherever it came from, so that the run can be judged again offline.
+    """
     given = session.conf.oracle.reference
     if given:
-        return read_reference(Path(given).expanduser().absolute())
+        path = Path(given).expanduser().absolute()
+        return _kept(session, read_reference(path), path)
     publisher = session.publisher or session.start_publisher()
     key = make_key(session, "checkpoint", publisher.wait_ready())
     if session.conf.oracle.reference_cache:
         found = _cache(session).load(key)
         if found is not None:
             session.progress.say("reference of B: from the cache")
-            return found
+            return _kept(session, found, _cache(session).path(key))
     return _cold(session, key)
+
+
+def _kept(session: Session, reference: Reference, origin: Path) -> Reference:
+    use_reference(session.run, {**reference.record.to_json(), "noise_floor": None}, origin)
+    return reference
 
 
 def make_key(session: Session, role: str, versions: Mapping[str, str]) -> ReferenceKey:
@@ -46,7 +57,8 @@ def make_key(session: Session, role: str, versions: Mapping[str, str]) -> Refere
         content_digest=str(manifest.content_digest),
         files=manifest.files,
         flags=(spec.kind, *flags(spec)),
-        env={**inherited, **spec.env},
+        # The key is written into the cache: a token decides no answer and does not belong there.
+        env={name: value for name, value in {**inherited, **spec.env}.items() if not looks_secret(name)},
         versions=versions,
         probes=f"{probes} of {session.vocab_size()}",
     )
@@ -61,6 +73,7 @@ def _cold(session: Session, key: ReferenceKey) -> Reference:
         record = session.take(server, "B", "reference")
     finally:
         session.stop_server(server)
+    use_reference(session.run, None, None)
     return keep(session, key, record, facts)
 
 

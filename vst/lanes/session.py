@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from vst.attempt import left_half_done
 from vst.checkpoint.manifest import Manifest
 from vst.config import VstConf
 from vst.errors import ConfigError, TransportError, VerificationError
 from vst.oracle.probes import ProbeSet, make_probes
 from vst.oracle.record import Record, take_record
 from vst.provenance.rundir import RunDir
+from vst.provenance.runtime import server_facts
+from vst.server.allocation import VISIBLE, Split, read_allocation, split
 from vst.server.client import ControlPlane, Exchange
 from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
-from vst.server.launch import ServerSpec, command, environment
+from vst.server.launch import ServerSpec, command, environment, launch_prefix, without_scheduler
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
-from vst.server.process import ServerProcess, free_port
+from vst.server.process import ServerProcess, expect_free, free_port
 from vst.transfer.plan import JoinPlan
 from vst.transfer.publisher import Deadlines, Publisher
 
@@ -83,9 +86,9 @@ class Session:
         model = self.manifests.get("model") or self.manifests.get("checkpoint")
         if conf.kind != "attach" and model is not None and not TOKENIZER_FILES & set(model.files):
             args = [*args, NO_TOKENIZER] if NO_TOKENIZER not in args else args
-        env = dict(conf.env)
-        if conf.devices:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(conf.devices)
+        env, split = dict(conf.env), self.split()
+        if split.server is not None:
+            env[VISIBLE] = ",".join(split.server)
         kind = conf.kind if conf.kind != "attach" else ("cpu" if self.conf.transfer.backend == "vst_gloo" else "gpu")
         return ServerSpec(
             kind=kind,
@@ -97,7 +100,16 @@ class Session:
             dtype=conf.dtype,
             args=tuple(args),
             env=env,
+            launch_prefix=launch_prefix(conf.launch_prefix, self.hosts(), len(split.server or ())),
         )
+
+    def split(self) -> Split:
+        """Who uses which GPUs; TooFewDevices when this job has fewer than it needs."""
+        return split(self.conf, read_allocation())
+
+    def hosts(self) -> tuple[str, ...]:
+        """The hosts of the job that this run is, this one first; empty outside a job."""
+        return read_allocation().hosts
 
     def api_key(self) -> str | None:
         name = self.conf.server.api_key_env
@@ -117,10 +129,16 @@ class Session:
         """Start a server of ours on ``model`` and wait until it is ready; its log is ``server-<label>.log``."""
         conf = self.conf.server
         port = conf.port or free_port(conf.host)
+        if not conf.port:
+            self.run.evidence.default("server.port", port, f"any that was free, for the server {label}")
+        expect_free(conf.host, port)
         spec, name = self.spec(), self.served_name()
         argv = command(spec, model, conf.host, port, name)
+        env = environment(spec, os.environ)
         self.run.event("server_start", label=label, argv=argv)
-        process = ServerProcess(argv, environment(spec, os.environ), self.run / f"server-{label}.log")
+        self.run.evidence.servers.append(server_facts(label, argv, env, tuple(spec.env), self.run.scrubber))
+        phase = self.run.evidence.timeline.begin(f"server.start {label}")
+        process = ServerProcess(argv, env, self.run / f"server-{label}.log")
         host = "127.0.0.1" if conf.host in ("0.0.0.0", "::") else conf.host
         server = Server(self.control(f"http://{host}:{port}"), name, process)
         try:
@@ -128,6 +146,7 @@ class Session:
         except BaseException:
             self.stop_server(server)
             raise
+        phase.end()
         self.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=process.pid)
         return server
 
@@ -141,6 +160,13 @@ class Session:
         return self.conf.server.served_model_name or self.conf.model.name
 
     def attach(self) -> Server:
+        """The server to attach to; VerificationError when an earlier attempt of this run left it half done."""
+        if before := left_half_done(self.run.path):
+            raise VerificationError(
+                f"{before.name} had begun a transaction on this server and was ended: what it holds is not known; "
+                "restart the server, then run again in another directory"
+            )
+        self.run.evidence.servers.append(server_facts("attached", None, {}, (), self.run.scrubber))
         return Server(self.control(str(self.conf.server.base_url)), self.served_name())
 
     @property
@@ -172,7 +198,9 @@ class Session:
         vocab = self.vocab_size()
         room = (facts.max_model_len or conf.max_tokens + conf.output_tokens) - conf.output_tokens - 1
         longest = max(conf.min_tokens, min(conf.max_tokens, room))
-        return make_probes(vocab, conf.probes, conf.min_tokens, longest, conf.output_tokens, conf.top_k, conf.seed)
+        probes = make_probes(vocab, conf.probes, conf.min_tokens, longest, conf.output_tokens, conf.top_k, conf.seed)
+        self.run.inputs["probes"] = {"digest": probes.digest, "probes": len(probes.prompts), "longest": longest}
+        return probes
 
     def vocab_size(self) -> int:
         from vst.checkpoint.config_file import try_config
@@ -198,41 +226,56 @@ class Session:
     def start_publisher(self) -> Publisher:
         """Start the publisher's process, which takes its imports while something else goes on."""
         timeouts = self.conf.transfer.timeouts
-        rate = self.conf.transfer.rate_limit_bytes_per_s
-        slowest = min(timeouts.min_bytes_per_s, rate / 2) if rate else timeouts.min_bytes_per_s
         deadlines = Deadlines(
-            timeouts.boot_s, timeouts.join_s, timeouts.start_s, timeouts.broadcast_s, timeouts.finish_s, slowest
+            timeouts.boot_s, timeouts.join_s, timeouts.start_s, timeouts.broadcast_s, timeouts.finish_s, self._slowest()
         )
         publisher = Publisher(deadlines, self.run / "publisher.log", self._published)
+        own = self.split().publisher
         device = {"VLLM_TARGET_DEVICE": "cpu"} if self.conf.publisher.device == "cpu" else {}
-        publisher.start({**os.environ, "VLLM_NO_USAGE_STATS": "1", **device})
-        self.run.event("publisher_start", pid=publisher.pid)
+        visible = {VISIBLE: ",".join(own)} if own is not None else {}
+        publisher.start({**without_scheduler(os.environ), "VLLM_NO_USAGE_STATS": "1", **device, **visible})
+        self.run.event("publisher_start", pid=publisher.pid, devices=own)
         self.publisher = publisher
         return publisher
 
+    def _slowest(self) -> float:
+        """The bytes a second below which a broadcast is given up; a push that is slowed down on purpose is not."""
+        transfer = self.conf.transfer
+        rate, least = transfer.rate_limit_bytes_per_s, transfer.timeouts.min_bytes_per_s
+        return min(least, rate / 2) if rate else least
+
     def _published(self, report: dict[str, Any]) -> None:
-        fields = {key: value for key, value in report.items() if key != "event"}
+        # An event has a kind of its own; that of a failure is told beside it.
+        fields = {{"kind": "failure"}.get(key, key): value for key, value in report.items() if key != "event"}
         self.run.event(f"publisher_{report['event']}", **fields)
+        self.run.evidence.timeline.publisher(report)
+        if report["event"] == "ready":
+            self.run.evidence.libraries = {"vllm": report["vllm"], **report.get("libraries", {})}
         if report["event"] == "progress":
             self.progress.bytes("sent", report["bytes"], report["total"])
 
     def join_plan(self, layout: Path, world_size: int) -> JoinPlan:
         conf, server = self.conf, self.need("server")
         timeouts = conf.transfer.timeouts
-        longest = timeouts.broadcast_s + self._largest_total() / timeouts.min_bytes_per_s
+        longest = timeouts.broadcast_s + self._largest_total() / self._slowest()
         return JoinPlan(
             layout=str(layout),
             base_url=server.control.base_url,
             api_key_env=conf.server.api_key_env,
             backend=conf.transfer.backend,
-            master_address=conf.transfer.master_address or _route_to(server.control.base_url),
+            master_address=conf.transfer.master_address or self._rendezvous(server.control.base_url),
             port=conf.transfer.port,
             world_size=world_size + 1,
             bucket_bytes=conf.transfer.bucket_bytes,
-            device=conf.publisher.device,
+            device=self.split().device,
             timeout_s=max(longest, timeouts.join_s),
             http_timeout_s=max(longest, timeouts.join_s, timeouts.finish_s),
         )
+
+    def _rendezvous(self, base_url: str) -> str:
+        """Where the server's workers find the publisher: on another node only by this host's name in the job."""
+        hosts = self.hosts() if self.conf.server.launch_prefix else ()
+        return hosts[0] if len(hosts) > 1 else _route_to(base_url)
 
     def _largest_total(self) -> int:
         return max((manifest.total_bytes for manifest in self.manifests.values()), default=0)
@@ -276,4 +319,8 @@ def _route_to(base_url: str) -> str:
     from vst.transfer.route import address_towards
 
     parts = urlsplit(base_url)
-    return address_towards(parts.hostname or "127.0.0.1", parts.port or 80)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        return address_towards(parts.hostname or "127.0.0.1", port)
+    except OSError as error:
+        raise TransportError(f"no route to {parts.hostname}:{port}: {error}; set transfer.master_address") from error

@@ -14,8 +14,10 @@ from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
 from vst.lanes.session import RestartedServer, Session
 from vst.provenance.rundir import utc_now
+from vst.provenance.timeline import Phase, Timeline
 from vst.transfer.plan import PushPlan, Sent
 from vst.transfer.publisher import PublisherFailed
+from vst.transfer.wire import cut
 from vst.verdict import Check, Outcome
 
 FORMAT = "vst-weight-update/1"
@@ -44,14 +46,19 @@ class TransactionFailed(VstError):
 class Steps:
     """The ordered steps of one transaction with wall-clock starts and monotonic durations in seconds."""
 
+    timeline: Timeline
     steps: list[dict[str, Any]] = field(default_factory=list)
+    _phase: Phase | None = None
 
     def begin(self, name: str) -> float:
-        self.steps.append({"step": name, "began": utc_now(), "seconds": None})
+        self._phase = self.timeline.begin(name)
+        self.steps.append({"step": name, "began": self._phase.began, "seconds": None})
         return time.monotonic()
 
     def end(self, begun: float) -> None:
         self.steps[-1]["seconds"] = round(time.monotonic() - begun, 6)
+        if self._phase is not None:
+            self._phase.end()
 
 
 def make_label(manifest: Manifest, number: int, control: bool) -> str:
@@ -74,7 +81,9 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
     file = f"weight-update-{session.transactions}.json" if around else "weight-update.json"
     manifest = session.manifests[push.role]
     label = make_label(manifest, session.transactions, push.other is not None)
-    steps = Steps()
+    timeline = session.run.evidence.timeline
+    timeline.open(session.transactions, push.purpose, session.label)
+    steps = Steps(timeline)
     record: dict[str, Any] = {
         "format": FORMAT,
         "number": session.transactions,
@@ -92,10 +101,12 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
         _give_up(session, error)
         failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
         state = _state(session)
+        timeline.fail(str(error))
         session.run.write(
             file, {**record, "outcome": "failed", "failure": failure, "steps": steps.steps, "server": state}
         )
         raise TransactionFailed(str(error), outcome_of(error), file) from error
+    timeline.close(label, sent.bytes, _buckets(session, push))
     session.label = label
     done = {**record, "outcome": "finished", "sent": sent.to_json(), "steps": steps.steps, "server": _state(session)}
     session.run.write(file, done)
@@ -139,6 +150,14 @@ def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
     sent: Sent = session.need("publisher").push(plan, session.manifests[push.role].total_bytes)
     steps.end(begun)
     return sent
+
+
+def _buckets(session: Session, push: Push) -> int | None:
+    """How many buckets the push was cut into; None where the backend keeps that to itself."""
+    conf = session.conf.transfer
+    if conf.backend != "vst_gloo" or conf.bucket_bytes is None:
+        return None
+    return sum(1 for _ in cut([entry.nbytes for entry in session.manifests[push.role].tensors], conf.bucket_bytes))
 
 
 def _content(push: Push) -> str:

@@ -34,7 +34,8 @@ class Difference:
 
     @property
     def equal(self) -> bool:
-        return not self.non_finite and self.token_changes == 0 and self.differing == 0
+        # Two records in which nothing could be compared are not equal.
+        return self.positions > 0 and not self.non_finite and self.token_changes == 0 and self.differing == 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +57,9 @@ def check_same_questions(observed: Record, expected: Record) -> None:
             f"the records answer different probes: {observed.probes} ({observed.claim}) and "
             f"{expected.probes} ({expected.claim})"
         )
+    for number, (a, b) in enumerate(zip(observed.answers, expected.answers, strict=True)):
+        if a.prompt != b.prompt:
+            raise VerificationError(f"the records answer different probes: the prompts of answer {number} differ")
 
 
 def difference(observed: Record, expected: Record, floor: float) -> Difference:
@@ -72,7 +76,7 @@ def difference(observed: Record, expected: Record, floor: float) -> Difference:
         differing=len(apart),
         token_changes=len(changes),
         ties=ties,
-        non_finite=not observed.finite(),
+        non_finite=not (observed.finite() and expected.finite()),
         first=min(firsts, key=_order, default=None),
     )
 
@@ -90,7 +94,9 @@ def spread(records: Sequence[Record]) -> Difference:
 
 
 def _first(at: Position, observed: float, expected: float) -> dict[str, Any]:
-    return {"probe": at[0], "where": at[1], "position": at[2], "observed": observed, "expected": expected}
+    pair = {"observed": observed, "expected": expected}
+    shown = {key: value if math.isfinite(value) else str(value) for key, value in pair.items()}
+    return {"probe": at[0], "where": at[1], "position": at[2], **shown}
 
 
 def _order(first: dict[str, Any]) -> tuple[int, int, int]:
@@ -125,9 +131,13 @@ def _token_changes(left: Record, right: Record, floor: float) -> tuple[list[dict
         else:
             changes.append({
                 "probe": probe, "where": "output", "position": index,
-                "observed": {"token": a.output[index]}, "expected": {"token": b.output[index]},
+                "observed": {"token": _token_at(a, index)}, "expected": {"token": _token_at(b, index)},
             })  # fmt: skip
     return changes, ties
+
+
+def _token_at(answer: Answer, index: int) -> int | None:
+    return answer.output[index] if index < len(answer.output) else None
 
 
 def _near_tie(a: Answer, b: Answer, index: int, floor: float) -> bool:

@@ -46,7 +46,9 @@ class Record:
         return all(answer.finite() for answer in self.answers)
 
     def to_json(self) -> dict[str, Any]:
-        return {"format": FORMAT, **asdict(self)}
+        """As JSON values; what is not finite, which JSON has no number for, becomes ``"nan"``, ``"inf"`` or ``"-inf"``.
+        """
+        return {"format": FORMAT, **_writable(asdict(self))}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Record:
@@ -54,9 +56,27 @@ class Record:
         if data.get("format") != FORMAT:
             raise VerificationError(f"not a record: format is {data.get('format')!r}, expected {FORMAT!r}")
         try:
-            return Record(data["claim"], data["probes"], tuple(_answer(answer) for answer in data["answers"]))
-        except (KeyError, TypeError, ValueError) as error:
+            record = Record(str(data["claim"]), str(data["probes"]), tuple(_answer(one) for one in data["answers"]))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise VerificationError(f"damaged record: {type(error).__name__}: {error}") from error
+        for number, answer in enumerate(record.answers):
+            if not _whole(answer):
+                raise VerificationError(f"damaged record: the parts of answer {number} have lengths that do not agree")
+        return record
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _writable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_writable(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _whole(answer: Answer) -> bool:
+    """Whether there is one log-probability for each token that has one, and one list of candidates."""
+    generated = {len(answer.output), len(answer.output_logprobs), len(answer.top)}
+    return len(generated) == 1 and len(answer.prompt_logprobs) == len(answer.prompt) - 1
 
 
 def _answer(data: Mapping[str, Any]) -> Answer:
@@ -115,13 +135,14 @@ def read_answer(body: Any, prompt: tuple[int, ...], output_tokens: int) -> Answe
             output=tuple(_token(text) for text in choice["logprobs"]["tokens"]),
             output_logprobs=tuple(float(value) for value in choice["logprobs"]["token_logprobs"]),
             top=tuple(_top(position) for position in choice["logprobs"]["top_logprobs"]),
-            cached_tokens=_cached(body.get("usage")),
+            cached_tokens=cached_tokens(body.get("usage")),
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TransportError(f"/v1/completions: not an answer to the probe: {type(error).__name__}: {error}") from error
-    if len(answer.output) != output_tokens or len(answer.prompt_logprobs) != len(prompt) - 1:
+    if len(answer.output) != output_tokens or not _whole(answer):
         raise TransportError(
-            f"/v1/completions: {len(answer.output)} tokens and {len(answer.prompt_logprobs)} prompt log-probabilities, "
+            f"/v1/completions: {len(answer.output)} tokens with {len(answer.output_logprobs)} log-probabilities and "
+            f"{len(answer.top)} lists of candidates, and {len(answer.prompt_logprobs)} prompt log-probabilities, "
             f"expected {output_tokens} and {len(prompt) - 1}"
         )
     return answer
@@ -140,7 +161,8 @@ def _top(position: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
     return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
-def _cached(usage: Any) -> int | None:
+def cached_tokens(usage: Any) -> int | None:
+    """The cached prompt tokens in a completion's ``usage``; None where the server does not report them."""
     details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    return cached if isinstance(cached, int) else None
+    return cached if isinstance(cached, int) and not isinstance(cached, bool) else None

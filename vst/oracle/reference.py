@@ -55,6 +55,8 @@ VOLATILE = (
 )
 """What may differ between two servers that still have to answer alike: names, ports, places, amounts of memory."""
 
+SECRET_WORDS = ("TOKEN", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET", "PASSWORD", "CREDENTIAL")
+
 
 def comparable_facts(facts: ServerFacts) -> dict[str, Any]:
     """A server's account of itself as flat ``key: value`` pairs, without secrets."""
@@ -77,7 +79,7 @@ def _flatten(prefix: str, values: Mapping[str, Any], out: dict[str, Any]) -> Non
 
 def _secret(name: str) -> bool:
     upper = name.upper()
-    return any(word in upper for word in ("TOKEN", "API_KEY", "SECRET", "PASSWORD")) and not upper.endswith("_TOKENS")
+    return any(word in upper for word in SECRET_WORDS) and not upper.endswith("_TOKENS")
 
 
 def _short(value: Any) -> Any:
@@ -90,8 +92,13 @@ def _short(value: Any) -> Any:
 
 def differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The keys in which two servers' accounts differ and must not, with both values."""
-    keys = sorted(key for key in set(left) | set(right) if not key.startswith(VOLATILE))
+    keys = sorted(key for key in set(left) | set(right) if not _volatile(key))
     return {key: (left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)}
+
+
+def _volatile(key: str) -> bool:
+    """A name of ``VOLATILE`` or a part of what has that name; ``model_config.model_impl`` is no part of ``….model``."""
+    return any(key == name or key.startswith(f"{name}.") for name in VOLATILE)
 
 
 @dataclass(frozen=True)
@@ -183,12 +190,13 @@ class ReferenceCache:
 
     def load(self, key: ReferenceKey) -> Reference | None:
         path = self.path(key)
-        if not path.exists():
-            return None
         try:
-            return read_reference(path)
-        except VerificationError:
+            data = json.loads(path.read_text())
+            reference = Reference.from_json(data, str(path))
+        except (OSError, ValueError, VerificationError):
             return None
+        # A file under another's name is no reference of this checkpoint.
+        return reference if data.get("key") == key.to_json() else None
 
     def store(self, key: ReferenceKey, reference: Reference) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

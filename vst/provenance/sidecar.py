@@ -5,12 +5,12 @@ Source: the in-toto attestation framework, ``spec/v1/statement.md``; the predica
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from vst.provenance.atomic import file_sha256
+from vst.provenance.encoding import to_bytes
 
 SUFFIX = ".meta.json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -26,27 +26,40 @@ class Request:
     config_digest: str
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "argv": list(self.argv), "overrides": list(self.overrides)}
 
 
-def statement(
-    path: Path,
-    name: str,
-    verdict: Mapping[str, Any],
-    request: Request,
-    inputs: Mapping[str, Any],
-    defaults: Sequence[Mapping[str, str]],
-) -> dict[str, Any]:
-    """The statement about the file at ``path``, named ``name`` relative to the run directory."""
-    subject = {"name": name, "digest": {"sha256": file_sha256(path)}, "annotations": {"bytes": path.stat().st_size}}
-    return {
+@dataclass(frozen=True)
+class Subject:
+    """The file that a statement is about: its name in the run directory, SHA-256 and size in bytes.
+
+    While a run goes on a file may be about to change: ``replaces`` is the digest that it has until then, and of a file
+    that ``grows`` the statement covers the first ``bytes``.
+    """
+
+    name: str
+    sha256: str
+    bytes: int
+    replaces: str | None = None
+    grows: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        notes: dict[str, Any] = {"bytes": self.bytes}
+        if self.replaces is not None:
+            notes["replaces"] = self.replaces
+        if self.grows:
+            notes["grows"] = True
+        return {"name": self.name, "digest": {"sha256": self.sha256}, "annotations": notes}
+
+
+def statement(subject: Subject, predicate: Mapping[str, Any]) -> dict[str, Any]:
+    """The in-toto statement about one file; its ``seal`` is the SHA-256 of itself without it."""
+    named = subject.to_json()
+    content = {
         "_type": STATEMENT_TYPE,
-        "subject": [subject],
+        "subject": [named],
         "predicateType": PREDICATE_TYPE,
-        "predicate": {
-            "verdict": dict(verdict),
-            "request": request.to_json(),
-            "defaults": list(defaults),
-            "inputs": dict(inputs),
-        },
+        "predicate": dict(predicate),
     }
+    seal = hashlib.sha256(to_bytes(content)).hexdigest()
+    return {**content, "subject": [{**named, "annotations": {**named["annotations"], "seal": seal}}]}

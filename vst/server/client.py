@@ -14,9 +14,12 @@ from typing import Any
 
 import httpx
 
-from vst.errors import TransportError
+from vst.errors import ConfigError, TransportError
+from vst.server.address import base_url_problem
+from vst.server.deadline import Deadline
 
 BODY_EXCERPT = 500
+MAX_BODY_BYTES = 256 << 20
 
 
 class Unreachable(TransportError):
@@ -75,10 +78,17 @@ class ControlPlane:
         timeout_s: float = 30.0,
         on_exchange: Callable[[Exchange], None] | None = None,
     ) -> None:
+        problem = base_url_problem(base_url)
+        if problem:
+            raise ConfigError(f"server.base_url: {problem}")
+        if api_key and not (api_key.isascii() and api_key.isprintable()):
+            raise ConfigError("the key named by server.api_key_env has characters that no header can carry")
         self.base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
         self._tell = on_exchange
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._key = api_key
+        # One connection for each call: one that was kept can be closed by the server just when it is used again.
+        headers = {"Connection": "close", **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
         # The server is addressed as given: a proxy of the environment would judge another machine.
         self._http = httpx.Client(base_url=self.base_url, headers=headers, trust_env=False, timeout=timeout_s)
 
@@ -108,31 +118,49 @@ class ControlPlane:
     ) -> Any:
         begun = time.monotonic()
         limit = self.timeout_s if timeout_s is None else timeout_s
+        deadline = Deadline(limit)
         try:
-            response, text = self._exchange(method, path, params, body, limit, begun + limit)
+            with deadline:
+                response, text = self._exchange(method, path, params, body, limit, deadline)
         except httpx.HTTPError as error:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            reason = "the answer did not end in time" if deadline.passed else self._hide(reason)
             self._report(method, path, params, None, begun, "", reason)
             waited = f"after {time.monotonic() - begun:.1f} s (deadline {limit:g} s)"
             raise Unreachable(f"{method} {self.base_url}{path}: no answer {waited}: {reason}") from error
-        answer = _decode(text)
-        failure = _failure(response, text, answer)
-        self._report(method, path, params, response.status_code, begun, text, failure)
+        answer, shown = _decode(text), self._hide(text)
+        failure = _failure(response, shown, answer)
+        failure = self._hide(failure) if failure else None
+        self._report(method, path, params, response.status_code, begun, shown, failure)
         if failure:
-            raise HttpFailure(f"{method} {path}: {failure}", response.status_code, text)
+            raise HttpFailure(f"{method} {path}: {failure}", response.status_code, shown)
         return answer
 
     def _exchange(
-        self, method: str, path: str, params: Mapping[str, Any] | None, body: Any, limit: float, until: float
+        self, method: str, path: str, params: Mapping[str, Any] | None, body: Any, limit: float, deadline: Deadline
     ) -> tuple[httpx.Response, str]:
-        # httpx bounds each read, not the whole: a server that drips bytes would keep the call open for ever.
-        with self._http.stream(method, path, params=dict(params or {}), json=body, timeout=limit) as response:
-            chunks = []
+        chunks, size = [], 0
+        with self._http.stream(
+            method,
+            path,
+            params=dict(params or {}),
+            json=body,
+            timeout=limit,
+            extensions={"trace": deadline.trace},
+        ) as response:
             for chunk in response.iter_bytes():
                 chunks.append(chunk)
-                if time.monotonic() > until:
-                    raise httpx.ReadTimeout("the answer did not end in time")
-            return response, b"".join(chunks).decode("utf-8", "replace")
+                size += len(chunk)
+                if size > MAX_BODY_BYTES:
+                    raise httpx.ReadError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
+        if deadline.passed:
+            # A body without a length ends with its connection: cut by us, it looks whole.
+            raise httpx.ReadTimeout("the answer did not end in time")
+        return response, b"".join(chunks).decode("utf-8", "replace")
+
+    def _hide(self, text: str) -> str:
+        """A server may repeat the key in its answer; what is told and kept must not."""
+        return text.replace(self._key, "(key)") if self._key else text
 
     def _report(
         self,
@@ -151,9 +179,13 @@ class ControlPlane:
 
 def _decode(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        answer = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:
+            # Half a surrogate pair cannot be written to a file.
+            answer = json.loads(json.dumps(answer, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
         return text
+    return answer
 
 
 def _failure(response: httpx.Response, text: str, answer: Any) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vst.errors import TransportError
 from vst.server.client import ControlPlane, HttpFailure
 
 ROUTES = (
@@ -59,24 +60,22 @@ class ServerFacts:
 
     @property
     def transfer_backend(self) -> str | None:
-        backend = (self.config.get("weight_transfer_config") or {}).get("backend")
+        backend = _field(self.config.get("weight_transfer_config"), "backend")
         return backend if isinstance(backend, str) else None
 
     @property
     def max_model_len(self) -> int | None:
         length = self.models[0].get("max_model_len") if self.models else None
-        return length if isinstance(length, int) else None
+        return length if isinstance(length, int) and not isinstance(length, bool) else None
 
 
 def read_facts(control: ControlPlane) -> ServerFacts:
     """Ask everything that does not change the server; a route that is not there gives None, no answer at all raises."""
     info = _ask(control, "/server_info", {"config_format": "json"})
-    info = info if isinstance(info, Mapping) else {}
-    config = info.get("vllm_config")
-    config = config if isinstance(config, Mapping) else {}
+    config = _part(info, "vllm_config")
     return ServerFacts(
         version=str(_field(control.get("/version"), "version")),
-        models=tuple(control.get("/v1/models").get("data", ())),
+        models=read_models(control),
         routes=read_routes(control),
         world_size=_field(_ask(control, "/get_world_size"), "world_size"),
         paused=_field(_ask(control, "/is_paused"), "is_paused"),
@@ -84,15 +83,23 @@ def read_facts(control: ControlPlane) -> ServerFacts:
         weight_version=_field(_ask(control, "/weight_info"), "weight_version"),
         instance=Instance(read_start_time(control), config.get("instance_id")),
         config=config,
-        env=info.get("vllm_env") or {},
-        system=info.get("system_env") or {},
+        env=_part(info, "vllm_env"),
+        system=_part(info, "system_env"),
     )
 
 
+def read_models(control: ControlPlane) -> tuple[Mapping[str, Any], ...]:
+    """The served models; TransportError when the answer is no list of them."""
+    answer = control.get("/v1/models")
+    models = _field(answer, "data")
+    if not isinstance(models, list) or not all(isinstance(model, Mapping) for model in models):
+        raise TransportError(f"/v1/models is no list of models: {str(answer)[:200]}")
+    return tuple(models)
+
+
 def read_instance(control: ControlPlane) -> Instance:
-    info = _ask(control, "/server_info", {"config_format": "json"})
-    config = info.get("vllm_config") if isinstance(info, Mapping) else None
-    return Instance(read_start_time(control), config.get("instance_id") if isinstance(config, Mapping) else None)
+    config = _part(_ask(control, "/server_info", {"config_format": "json"}), "vllm_config")
+    return Instance(read_start_time(control), config.get("instance_id"))
 
 
 def read_start_time(control: ControlPlane) -> str | None:
@@ -125,3 +132,8 @@ def _ask(control: ControlPlane, path: str, params: Mapping[str, Any] | None = No
 
 def _field(body: Any, name: str) -> Any:
     return body.get(name) if isinstance(body, Mapping) else None
+
+
+def _part(body: Any, name: str) -> Mapping[str, Any]:
+    part = _field(body, name)
+    return part if isinstance(part, Mapping) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ class ServerSpec:
     dtype: str | None
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
+    launch_prefix: tuple[str, ...] = ()
 
     @property
     def world_size(self) -> int:
@@ -50,6 +52,7 @@ def flags(spec: ServerSpec) -> list[str]:
 def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> list[str]:
     """The server's command. The CPU build has no ``vllm`` distribution, so the module is started; both have it."""
     return [
+        *spec.launch_prefix,
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model), "--served-model-name", name),
         *("--host", host, "--port", str(port)),
@@ -57,16 +60,62 @@ def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> l
     ]
 
 
+SCHEDULER = ("SLURM_", "SLURMD_", "SBATCH_", "SRUN_", "SUBMITIT_")
+
+ON_NODE = (
+    'unset "${!SLURM@}" "${!SBATCH@}" "${!SRUN@}" "${!SUBMITIT@}"; '
+    '[ "$0" = 0 ] || export CUDA_VISIBLE_DEVICES=$(cut -d, -f"1-$0" <<<"${CUDA_VISIBLE_DEVICES:-}"); exec "$@"'
+)
+"""What a launch prefix starts on every node: no variable of the scheduler, and the first GPUs of those it got there."""
+
+
+def without_scheduler(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what a scheduler sets for the job: a child would take it for its own."""
+    return {key: value for key, value in env.items() if not key.startswith(SCHEDULER)}
+
+
+def launch_prefix(words: Sequence[str], hosts: Sequence[str], devices: int) -> tuple[str, ...]:
+    """``server.launch_prefix`` with its names filled in, and what makes each node ready after it.
+
+    ``{head}`` is the first host of the job, ``{hosts}`` all of them with commas, ``{nodes}`` their number. ``devices``
+    is how many GPUs of its node the server uses; 0 leaves them as they are.
+    """
+    if not words:
+        return ()
+    named = {"{head}": (hosts or ("127.0.0.1",))[0], "{hosts}": ",".join(hosts), "{nodes}": str(max(len(hosts), 1))}
+    filled = [word for word in words]
+    for name, value in named.items():
+        filled = [word.replace(name, value) for word in filled]
+    return (*filled, "bash", "-c", ON_NODE, str(devices))
+
+
 def environment(spec: ServerSpec, inherited: Mapping[str, str]) -> dict[str, str]:
     """The child's environment: the inherited one without the scheduler's variables, ours, then ``server.env``."""
-    kept = {key: value for key, value in inherited.items() if not key.startswith(("SLURM_", "SBATCH_", "SRUN_"))}
+    # A prefix such as srun needs them; what it starts gets rid of them itself.
+    kept = dict(inherited) if spec.launch_prefix else without_scheduler(inherited)
     # vLLM would ask for the key of another server that this variable belongs to.
     kept.pop("VLLM_API_KEY", None)
     device = {"VLLM_TARGET_DEVICE": "cpu"} if spec.kind == "cpu" else {}
     return {**kept, **DEVELOPMENT_ROUTES, **OFFLINE, **device, **spec.env}
 
 
+RESERVED = (
+    *("--model", "--served-model-name", "--host", "--port", "--uds", "--api-key", "--config"),
+    *("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size", "--weight-transfer-config"),
+)
+"""What ``command`` sets itself, what would open another door, and the key, which the evidence would show."""
+
+SHORT = re.compile(r"-(tp|pp|dp)\d*")
+
+
 def reserved(argv: Sequence[str]) -> list[str]:
-    """Arguments in ``server.args`` that would replace one of ours, which the verdict depends on."""
-    ours = {"--model", "--host", "--port", "--weight-transfer-config", "--served-model-name"}
-    return sorted(ours & {arg.partition("=")[0] for arg in argv})
+    """Arguments in ``server.args`` that would replace one of ours, in any of the spellings that vLLM takes.
+
+    ``--a_b``, ``--a-b=value``, ``--a-b.key`` and unambiguous beginnings of a flag all mean ``--a-b``.
+    """
+    return sorted({arg for arg in argv if _is_reserved(arg)})
+
+
+def _is_reserved(arg: str) -> bool:
+    name = arg.partition("=")[0].partition(".")[0].replace("_", "-")
+    return bool(SHORT.fullmatch(name)) or (len(name) > 2 and any(flag.startswith(name) for flag in RESERVED))

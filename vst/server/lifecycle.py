@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vst.errors import TransportError, VerificationError
+from vst.errors import TransportError, VerificationError, VstError
 from vst.server.client import ControlPlane
 
 STATES = ("serving", "paused", "asleep", "updating", "tainted", "dead", "unknown")
@@ -42,6 +42,7 @@ class Lifecycle:
         self.state = "unknown"
         self.holds = "unknown"
         self.verified = False
+        self.left = "as it was found"
 
     def move(self, name: str) -> None:
         """Make the move in the model; IllegalMove when the state does not allow it."""
@@ -109,8 +110,12 @@ class Lifecycle:
         self._set("tainted", reason)
         try:
             self._control.post("/pause", params={"mode": "keep"}, timeout_s=10.0)
-        except TransportError as error:
+            self._expect_paused(True)
+        except VstError as error:
+            self.left = f"not known to be paused: {error}"
             self._tell("pause_failed", error=str(error))
+        else:
+            self.left = "paused"
 
     def died(self, reason: str) -> None:
         self._set("dead", reason)

@@ -7,11 +7,12 @@ however it ends, and names the holder to the next one who asks. It holds within 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import socket
 import struct
 from urllib.parse import urlsplit
 
-from vst.errors import VerificationError
+from vst.errors import TransportError, VerificationError
 
 
 class ServerLocked(VerificationError):
@@ -19,11 +20,19 @@ class ServerLocked(VerificationError):
 
 
 def address_of(base_url: str) -> str:
-    """``ip:port`` of a base URL, so that two names of one server are one lock."""
+    """``ip:port`` of a base URL, so that two names of one server are one lock; TransportError if it has no address."""
     parts = urlsplit(base_url)
     host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return min(f"{entry[4][0]}:{port}" for entry in found)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise TransportError(f"{base_url}: the host {host} has no address: {error}") from error
+    return min(f"{_one_loopback(str(entry[4][0]))}:{port}" for entry in found)
+
+
+def _one_loopback(address: str) -> str:
+    """A server that listens on this machine's loopback is one server, whichever of its addresses is used."""
+    return "127.0.0.1" if ipaddress.ip_address(address.partition("%")[0]).is_loopback else address
 
 
 class ServerLock:
@@ -38,7 +47,8 @@ class ServerLock:
         except OSError as error:
             self._socket.close()
             raise ServerLocked(f"{base_url} ({address}) is in use by another run, {_holder(name)}") from error
-        self._socket.listen(1)
+        # Those who ask for the holder connect and are never accepted: each takes a place in the queue.
+        self._socket.listen(socket.SOMAXCONN)
 
     def release(self) -> None:
         self._socket.close()
@@ -50,6 +60,8 @@ def _holder(name: str) -> str:
         try:
             probe.connect(name)
             raw = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        except OSError:
+        except ConnectionRefusedError:
             return "which has ended just now: try again"
+        except OSError as error:
+            return f"which could not be named: {error}"
     return f"process {struct.unpack('3i', raw)[0]}"

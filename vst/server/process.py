@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -28,6 +29,17 @@ def free_port(host: str) -> int:
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
+
+
+def expect_free(host: str, port: int) -> None:
+    """TransportError when somebody listens on the port already: his answers would be taken for our server's."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        # As servers do it: connections that are still closing do not count, a listener does.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise TransportError(f"{host}:{port} cannot be used ({error}): set server.port=0 or another one") from error
 
 
 def tail(path: Path, lines: int = LAST_LINES) -> str:
@@ -85,6 +97,6 @@ class ServerProcess:
             self._guard.kill()
             self._guard.wait()
         for member in self._members:
-            if member.is_running():
+            with suppress(psutil.NoSuchProcess):
                 member.kill()
         psutil.wait_procs(self._members, timeout=5)

@@ -88,6 +88,10 @@ def _render_check(arguments: argparse.Namespace) -> None:
 
 
 def _image_digest(arguments: argparse.Namespace) -> None:
+    if arguments.manifest is None and arguments.image is None:
+        raise ConfigError(
+            "image-digest needs --manifest (print what was recorded), --image (compute), or both (compare)"
+        )
     recorded = facts_of(read_manifest(arguments.manifest)).image if arguments.manifest else None
     if arguments.image is None:
         if recorded is None:

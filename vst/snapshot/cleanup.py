@@ -9,6 +9,7 @@ from vst.snapshot.facts import SnapshotFacts, as_vst_errors, facts_of, read_mani
 from vst.snapshot.git import Git
 from vst.snapshot.outside import verify_outside
 from vst.snapshot.repository import listed
+from vst.snapshot.worktree import remove_worktree
 
 
 def cleanup(manifest_path: Path, confirm: bool) -> SnapshotFacts:
@@ -29,7 +30,6 @@ def cleanup(manifest_path: Path, confirm: bool) -> SnapshotFacts:
             f"nothing was removed; with --confirm this removes the worktree {facts.worktree} and the ref {facts.ref}"
         )
     git = Git(facts.repository)
-    # Forced because git refuses any worktree with submodules; that nothing is lost was proven above.
-    git.run("worktree", "remove", "--force", str(facts.worktree))
+    remove_worktree(git, Path(git.line("rev-parse", "--path-format=absolute", "--git-common-dir")), facts.worktree)
     git.run("update-ref", "-d", facts.ref, facts.commit)
     return facts

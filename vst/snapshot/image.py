@@ -21,7 +21,7 @@ from vst.snapshot.snapshot_verify import file_digest
 ENGINE_TIMEOUT_S = 60
 ENGINES = ("docker", "podman")
 
-_PINNED = re.compile(r"^(?:[a-z-]+:(?://)?)?(?P<name>.*?)@?(?P<digest>sha256:[0-9a-f]{64})$")
+_PINNED = re.compile(r"(?:\S*@)?(?P<digest>sha256:[0-9a-f]{64})")
 _NAME_NOTES = ("org.opencontainers.image.ref.name", "io.containerd.image.name")
 _SQUASHFS = (b"hsqs", b"sqsh")
 _SIF_MAGIC, _SIF_OFFSET = b"SIF_MAGIC", 32
@@ -41,7 +41,7 @@ class ImageDigest:
 
 def pinned_digest(reference: str) -> str | None:
     """The digest inside a reference such as ``name@sha256:...`` or ``docker://name@sha256:...``, None without one."""
-    match = _PINNED.match(reference)
+    match = _PINNED.fullmatch(reference)
     return match["digest"] if match else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def _facts(record: SnapshotRecord) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "run_id": record.run_id,
-        "created": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "git_version": repo.git.line("--version").removeprefix("git version "),
         "repository": {
             **named_bytes("path", os.fsencode(repo.top)),

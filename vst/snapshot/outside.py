@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from vst.errors import VstError
@@ -32,12 +33,17 @@ def verify_outside(manifest: Manifest) -> Report:
         advice = f"git -C {git.cwd} worktree prune && git -C {git.cwd} update-ref -d {snapshot['ref']}"
         return Report(0, (f"the worktree {worktree} is missing; to start again: {advice}",))
     files = snapshot_verify.verify_root(manifest, str(worktree))
-    try:
-        problems = _commit_problems(git, manifest) or _content_problems(git, manifest)
-        problems += _worktree_problems(git.at(worktree), manifest)
-    except VstError as error:
-        problems = [str(error)]
+    problems = _gathered(lambda: _commit_problems(git, manifest) or _content_problems(git, manifest))
+    problems += _gathered(lambda: _worktree_problems(git.at(worktree), manifest))
     return Report(files.files, (*problems, *files.problems), files.extra)
+
+
+def _gathered(check: Callable[[], list[str]]) -> list[str]:
+    """The problems of one check; what keeps it from ending is a problem too, and hides none of the others."""
+    try:
+        return check()
+    except VstError as error:
+        return [str(error)]
 
 
 def _commit_problems(git: Git, manifest: Manifest) -> list[str]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vst.errors import ConfigError, VerificationError
+from vst.errors import ConfigError, VerificationError, VstError
 from vst.snapshot import image
 from vst.snapshot.capture import Capture, adopt_objects, capture, quarantined, refuse_if_changed
 from vst.snapshot.git import Git, GitError
@@ -26,9 +27,10 @@ from vst.snapshot.rollback import make_directories, publish, terminated_as_excep
 from vst.snapshot.snapshot_verify import MANIFEST_NAME
 from vst.snapshot.submodules import populate
 from vst.snapshot.untracked import relative_names
+from vst.snapshot.worktree import add_worktree, remove_worktree
 
 REF_PREFIX = "refs/vst/snapshots/"
-_RUN_ID = re.compile(r"^[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,127}$")
+_RUN_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.|lock\Z|\Z)){0,127}")
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Request:
 
 def prepare(request: Request) -> Path:
     """Make the snapshot and return the path of its manifest; on any error nothing of it is left."""
-    if not _RUN_ID.match(request.run_id):
+    if not _RUN_ID.fullmatch(request.run_id):
         raise ConfigError(
             f"--run-id {request.run_id!r} cannot name a ref and a directory: expected letters, digits, "
             "'.', '_' and '-', beginning with a letter or digit, at most 128"
@@ -81,10 +83,7 @@ def _refuse_places(request: Request, repo: Repository, worktree: Path) -> None:
             f"run id {request.run_id} is taken: {ref} exists; choose another, or clean that snapshot up"
         )
     if os.path.lexists(worktree):
-        raise VerificationError(
-            f"{worktree} exists already, expected no such path; choose another run id, or remove what an "
-            f"interrupted run left: git -C {repo.top} worktree remove --force {worktree}"
-        )
+        raise VerificationError(_exists_already(repo, worktree))
     if (request.result_dir / MANIFEST_NAME).exists():
         raise VerificationError(
             f"{request.result_dir / MANIFEST_NAME} exists already; give each run its own --result-dir"
@@ -99,7 +98,8 @@ def _refuse_places(request: Request, repo: Repository, worktree: Path) -> None:
 
 
 def _is_ignored(repo: Repository, path: Path) -> bool:
-    return repo.git.succeeds("check-ignore", "--quiet", "--", os.path.realpath(path))
+    plain = repo.git.using(GIT_LITERAL_PATHSPECS="0")  # check-ignore knows no other
+    return plain.succeeds("check-ignore", "--quiet", "--", os.path.realpath(path))
 
 
 def _base_and_stack(request: Request, git: Git, head: str) -> tuple[str, dict[str, Any] | None]:
@@ -120,27 +120,28 @@ def _commit(git: Git, taken: Capture, run_id: str) -> str:
 def _lay_out(
     repo: Repository, git: Git, taken: Capture, commit: str, worktree: Path, scratch: Path, undo: ExitStack
 ) -> None:
-    """Check the commit out as a full, detached worktree (also when the original is sparse)."""
     make_directories(worktree.parent, undo)
-    undo.callback(_remove_worktree, repo, worktree)
-    full = ("-c", "core.sparseCheckout=false", "-c", "checkout.workers=0")
     try:
-        git.run(*full, "worktree", "add", "--quiet", "--detach", str(worktree), commit)
-    except GitError as error:
-        raise VerificationError(
-            f"the snapshot could not be checked out in {worktree}: {error}\nif objects or a filter are missing, "
-            "fetch or install them (git itself may not contact a remote here), then prepare again"
-        ) from error
-    private = Path(git.at(worktree).line("rev-parse", "--absolute-git-dir")) / "config.worktree"
-    if private.exists():
-        git.run("config", "--file", str(private), "core.sparseCheckout", "false")
+        worktree.mkdir()  # the claim: of two runs with one id only one gets past this line
+    except FileExistsError as error:
+        raise VerificationError(_exists_already(repo, worktree)) from error
+    undo.callback(_take_back, repo, worktree)
+    add_worktree(git, repo.common_dir, worktree, commit)
     for module in taken.submodules:
         populate(module, worktree, scratch)
 
 
-def _remove_worktree(repo: Repository, worktree: Path) -> None:
-    with suppress(GitError):
-        repo.git.run("worktree", "remove", "--force", "--force", str(worktree))
+def _take_back(repo: Repository, worktree: Path) -> None:
+    with suppress(VstError):
+        remove_worktree(repo.git, repo.common_dir, worktree)
+    shutil.rmtree(worktree, ignore_errors=True)
+
+
+def _exists_already(repo: Repository, worktree: Path) -> str:
+    return (
+        f"{worktree} exists already, expected no such path: the run id is taken; choose another, or remove what an "
+        f"interrupted run left: git -C {repo.top} worktree remove --force {worktree}"
+    )
 
 
 def _publish(request: Request, record: SnapshotRecord, git: Git, scratch: Path, undo: ExitStack) -> Path:

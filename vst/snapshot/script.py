@@ -69,7 +69,11 @@ walk() {
   done
 }
 kinds() { while read -r sum mode name; do kind "./$name" "$mode"; done; }
-sums() { while read -r sum mode name; do printf '%%s  ./%%s\n' "$sum" "$name"; done; }
+sums() {
+  while read -r sum mode name; do
+    if [ -f "./$name" ] && [ ! -L "./$name" ]; then printf '%%s  ./%%s\n' "$sum" "$name"; fi
+  done
+}
 each() { while read -r sum mode name; do file "./$name" "$mode" "$sum"; done; }
 many() {
   if ! command -v sha256sum >/dev/null 2>&1; then plain each; return 0; fi

@@ -422,7 +422,7 @@ def import_problems(request: str, root: str | None = None, known: Iterable[bytes
     strange = [item for item in facts["path"] if os.path.realpath(item) not in packages and origin != expected]
     if not good or (strange and good):
         found = origin if not good and origin else ", ".join(strange) or "nowhere"
-        return [f"module {module} is imported from {found}, expected {expected}: {_reason(found, facts)}"]
+        return [f"module {module} is imported from {found}, expected {expected}: {_reason(module, found, facts)}"]
     return _origin_problems(module, origin, facts, root, known)
 
 
@@ -451,16 +451,20 @@ def _origin_problems(
     return problems
 
 
-def _reason(found: str, facts: dict[str, Any]) -> str:
+def _holds(entry: str, module: str, origin: str) -> bool:
+    return origin.startswith(os.path.join(entry, module.partition(".")[0]))
+
+
+def _reason(module: str, found: str, facts: dict[str, Any]) -> str:
     if facts["early"]:
         customs = [item for item in facts["custom"] if item] or ["a .pth file"]
         return f"it was imported before the program started, by {' or '.join(customs)}; remove that"
     if facts["finder"] and not facts["finder"].endswith("PathFinder"):
         return f"the import hook {facts['finder']} (an editable install) answers first; uninstall it"
-    holders = [entry for entry in facts["sys_path"] if found.startswith(os.path.realpath(entry or ".") + "/")]
+    holders = [entry for entry in facts["sys_path"] if _holds(entry or facts["cwd"], module, facts["origin"] or found)]
     if not holders:
         return "no entry of sys.path holds it"
-    entry = max(holders, key=lambda item: len(os.path.realpath(item or ".")))
+    entry = holders[0]
     where = f"sys.path[{facts['sys_path'].index(entry)}] is {entry or facts['cwd']!r}"
     for name, lines in facts["pth"]:
         wanted = os.path.realpath(entry or ".")

@@ -8,6 +8,7 @@ version is refused by name. Read from the wheels of vLLM 0.28, 0.30, 0.32 and 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,9 +45,8 @@ class Rendezvous:
 
 def dialect(version: str) -> str:
     """The dialect of a vLLM version such as ``0.32.0`` or ``0.33.0rc1``; VerificationError for an unknown one."""
-    parts = version.split(".")
-    minor = parts[1] if len(parts) > 1 and parts[0] == "0" else ""
-    found = DIALECTS.get(int(minor)) if minor.isdigit() else None
+    match = re.fullmatch(r"0\.([1-9][0-9]?)(?:[.+a-z].*)?", version)
+    found = DIALECTS.get(int(match.group(1))) if match else None
     if found is None:
         raise VerificationError(f"vLLM {version} is not supported: expected {SUPPORTED}")
     return found

@@ -22,6 +22,7 @@ from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.checkpoint.reader import TensorReader
 from vst.errors import TransportError, VerificationError, VstError
 from vst.lifeline import die_with_parent
+from vst.provenance.imports import library_facts
 from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
 from vst.transfer import adapter
 from vst.transfer.dtypes import torch_dtype
@@ -213,7 +214,8 @@ def main() -> int:
     try:
         import torch
 
-        reports.say("ready", vllm=adapter.installed_version(), torch=str(torch.__version__), pid=os.getpid())
+        versions = {"vllm": adapter.installed_version(), "torch": str(torch.__version__)}
+        reports.say("ready", **versions, pid=os.getpid(), libraries=library_facts())
         serve(Session(reports))
     except BaseException as error:  # noqa: B036 - the parent must hear of every end, and nothing may run after it
         reports.give_up(error)

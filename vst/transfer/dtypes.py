@@ -13,6 +13,8 @@ TORCH_NAMES = {
     "F8_E5M2": "float8_e5m2",
     "F8_E4M3": "float8_e4m3fn",
     "F8_E8M0": "float8_e8m0fnu",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
     "I16": "int16",
     "U16": "uint16",
     "F16": "float16",

@@ -13,12 +13,23 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from vst.errors import TransportError
-from vst.transfer.plan import JoinPlan, PushPlan, Sent
+from vst.transfer.plan import PHASES, JoinPlan, PushPlan, Sent
+
+MAX_REPORT_BYTES = 16 << 20
+END_S = 5.0
+NEEDED = {
+    "ready": {"vllm", "torch"},
+    "phase": {"phase"},
+    "failed": {"error", "kind"},
+    "done": {field.name for field in fields(Sent)},
+}
+"""What a report of each kind must hold; what else a report is, it is only told."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +53,8 @@ class PublisherFailed(TransportError):
     """The publisher ended without success.
 
     ``phase`` is where; ``kind`` is ``answer`` (the server answered with a failure), ``stream`` (its own stream was
-    wrong), ``deadline``, ``died``, ``unreachable``, ``transport`` or ``error``; ``changed`` says whether the server may
-    be half updated.
+    wrong), ``deadline``, ``died``, ``garbage`` (what it reported is no report), ``unreachable``, ``transport`` or
+    ``error``; ``changed`` says whether the server may be half updated.
     """
 
     def __init__(self, message: str, phase: str, kind: str, changed: bool) -> None:
@@ -88,7 +99,10 @@ class Publisher:
                 stderr=log,
                 env=dict(env),
                 start_new_session=True,
+                bufsize=0,
             )
+        if self._process.stdin is not None:
+            os.set_blocking(self._process.stdin.fileno(), False)
         self._enter("boot", 0)
 
     def wait_ready(self) -> dict[str, str]:
@@ -110,7 +124,7 @@ class Publisher:
         self._send({"do": "push", "plan": plan.to_json()})
         report = self._until("done", nbytes)
         self.changed = False
-        return Sent(**{key: value for key, value in report.items() if key != "event"})
+        return Sent(**{key: report[key] for key in NEEDED["done"]})
 
     def stop(self) -> None:
         """End the process, at once; it has nothing to save."""
@@ -121,7 +135,7 @@ class Publisher:
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
-        self._process = None
+        self._process, self._lines = None, b""
 
     def _enter(self, phase: str, nbytes: int) -> None:
         self.phase = phase
@@ -131,9 +145,11 @@ class Publisher:
     def _send(self, command: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
             raise self._failed("is not running", "died")
+        left = memoryview(json.dumps(command).encode() + b"\n")
         try:
-            self._process.stdin.write(json.dumps(command).encode() + b"\n")
-            self._process.stdin.flush()
+            while left:
+                self._wait_for(self._process.stdin, selectors.EVENT_WRITE)
+                left = left[os.write(self._process.stdin.fileno(), left) :]
         except BrokenPipeError:
             raise self._failed(self._end(), "died") from None
 
@@ -149,30 +165,48 @@ class Publisher:
                 raise self._failed(report["error"], report["kind"])
 
     def _next(self) -> dict[str, Any]:
-        while b"\n" not in self._lines:
+        while b"\n" not in self._lines and len(self._lines) < MAX_REPORT_BYTES:
             chunk = self._read()
             if not chunk:
                 raise self._failed(self._end(), "died")
             self._lines += chunk
         line, _, self._lines = self._lines.partition(b"\n")
-        return dict(json.loads(line))
+        return self._report(line)
+
+    def _report(self, line: bytes) -> dict[str, Any]:
+        report: Any = None
+        with suppress(ValueError, RecursionError):
+            report = json.loads(line)
+        event = report.get("event") if isinstance(report, dict) else None
+        whole = isinstance(event, str) and report.keys() >= NEEDED.get(event, set())
+        if not whole or (event == "phase" and report["phase"] not in PHASES):
+            raise self._failed(f"reported what is no report: {line[:200]!r}; see {self._log.name}", "garbage")
+        return dict(report)
 
     def _read(self) -> bytes:
         if self._process is None or self._process.stdout is None:
             raise self._failed("is not running", "died")
-        left = self._until_time - time.monotonic()
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            if left <= 0 or not selector.select(left):
-                raise self._failed("did not finish the phase before its deadline and was killed", "deadline")
+        self._wait_for(self._process.stdout, selectors.EVENT_READ)
         return os.read(self._process.stdout.fileno(), 1 << 16)
 
+    def _wait_for(self, pipe: Any, ready: int) -> None:
+        left = self._until_time - time.monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, ready)
+            if left <= 0 or not selector.select(left):
+                raise self._failed("did not finish the phase before its deadline and was killed", "deadline")
+
     def _end(self) -> str:
-        code = self._process.wait() if self._process else None
+        try:
+            code = self._process.wait(END_S) if self._process else None
+        except subprocess.TimeoutExpired:
+            return f"closed its pipe, lived on and was killed; see {self._log.name}"
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with {code}"
         return f"{how}; see {self._log.name}"
 
     def _failed(self, what: str, kind: str) -> PublisherFailed:
-        phase, changed = self.phase, self.changed
+        # The workers wait in the rendezvous for a peer that is gone now, and the whole server waits for them.
+        blocked = self.phase == "join" and kind != "answer"
+        phase, changed = self.phase, self.changed or blocked
         self.stop()
         return PublisherFailed(f"publisher, phase {phase}: {what}", phase, kind, changed)

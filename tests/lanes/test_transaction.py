@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.ladder import not_started
+from vst.lanes.session import RestartedServer
+from vst.lanes.transaction import TransactionFailed, answers_check, completed_check, outcome_of
+from vst.server.client import HttpFailure, Unreachable
+from vst.server.facts import Instance
+from vst.server.lifecycle import IllegalMove
+from vst.server.lock import ServerLocked
+from vst.transfer.plan import Sent
+from vst.transfer.publisher import PublisherFailed
+from vst.verdict import Outcome
+
+SENT = Sent(3, 100, "sha256:1", "sha256:2", 0.1)
+
+
+def publisher(kind: str) -> PublisherFailed:
+    return PublisherFailed("x", "broadcast", kind, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (publisher("answer"), Outcome.FAIL),
+        (publisher("deadline"), Outcome.FAIL),
+        (publisher("stream"), Outcome.FAIL),
+        (publisher("died"), Outcome.ERROR),
+        (publisher("garbage"), Outcome.ERROR),
+        (publisher("unreachable"), Outcome.ERROR),
+        (publisher("transport"), Outcome.ERROR),
+        (HttpFailure("500", 500, ""), Outcome.FAIL),
+        (Unreachable("refused"), Outcome.ERROR),
+        (TransportError("the process has ended"), Outcome.ERROR),
+        (VerificationError("/is_paused says False"), Outcome.FAIL),
+        (IllegalMove("push is refused"), Outcome.FAIL),
+        (RestartedServer(Instance("1", None), Instance("2", None)), Outcome.FAIL),
+    ],
+)
+def test_an_answer_that_is_false_fails_and_what_broke_is_an_error(error: VstError, outcome: Outcome) -> None:
+    assert outcome_of(error) is outcome
+
+
+def test_a_lane_whose_transactions_were_all_finished_passes() -> None:
+    check = completed_check([SENT, SENT], None)
+    assert check.outcome is Outcome.PASS and check.observed == {"finished": 2, "bytes": 200}
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
+def test_a_failed_transaction_says_that_nothing_followed_and_where_its_record_is(outcome: Outcome) -> None:
+    """K16 and K17: what the verdict says of them."""
+    check = completed_check([SENT], TransactionFailed("phase broadcast: 500", outcome, "weight-update-2.json"))
+    assert (check.outcome, check.evidence) == (outcome, "weight-update-2.json")
+    assert "phase broadcast: 500; no finish and no resume were sent after it" in check.reason
+
+
+def test_a_question_without_an_answer_is_an_error() -> None:
+    assert answers_check(None).outcome is Outcome.PASS
+    assert answers_check(Unreachable("no answer")).outcome is Outcome.ERROR
+
+
+def test_a_server_that_we_will_not_touch_is_refused_and_one_that_broke_is_an_error() -> None:
+    assert not_started(ServerLocked("in use by process 7")).cause is Outcome.REFUSED
+    assert not_started(Unreachable("refused")).cause is Outcome.ERROR
+
+
+def test_a_wrong_configuration_is_no_statement_about_a_server() -> None:
+    with pytest.raises(ConfigError):
+        not_started(ConfigError("server.api_key_env=X: this environment variable is not set"))

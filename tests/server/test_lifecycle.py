@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from http_server import HttpServer, Reply, sequence
+
+from vst.errors import TransportError, VerificationError
+from vst.server.client import ControlPlane, HttpFailure
+from vst.server.lifecycle import LEGAL, RESETS, STATES, IllegalMove, Lifecycle
+
+
+@pytest.fixture
+def server() -> Iterator[HttpServer]:
+    paused = [False]
+
+    def switch(to: bool) -> Any:
+        def route(call: Any) -> Any:
+            paused[0] = to
+            return {"status": "paused" if to else "resumed"}
+
+        return route
+
+    routes = {
+        "POST /pause": switch(True),
+        "POST /resume": switch(False),
+        "GET /is_paused": lambda call: {"is_paused": paused[0]},
+        **{f"POST {path}": {"success": True} for path in RESETS},
+    }
+    with HttpServer(routes) as one:
+        yield one
+
+
+def lifecycle(server: HttpServer, state: str = "serving") -> Lifecycle:
+    one = Lifecycle(ControlPlane(server.url), lambda kind, **fields: None)
+    one.found(state == "paused", state == "asleep", "model")
+    one.state = state
+    return one
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("move", LEGAL)
+def test_a_move_is_made_only_from_the_states_that_allow_it(server: HttpServer, move: str, state: str) -> None:
+    one, (allowed, after) = lifecycle(server, state), LEGAL[move]
+    if state in allowed:
+        one.move(move)
+        assert one.state == after
+    else:
+        with pytest.raises(IllegalMove, match=f"{move} is refused: the server is {state}"):
+            one.move(move)
+        assert one.state == state
+    assert server.calls == []
+
+
+def test_no_move_leads_out_of_a_state_that_only_a_restart_can_clear() -> None:
+    assert not [move for move, (allowed, _) in LEGAL.items() if {"tainted", "dead", "asleep", "unknown"} & set(allowed)]
+
+
+def test_a_whole_transaction_goes_pause_reset_push_reset_resume(server: HttpServer) -> None:
+    one = lifecycle(server)
+    one.pause("keep")
+    one.reset_caches()
+    one.begin_push("checkpoint")
+    assert (one.state, one.holds, one.verified) == ("updating", "part of checkpoint", False)
+    one.end_push("checkpoint")
+    one.reset_caches()
+    one.resume()
+    assert (one.state, one.holds, one.verified) == ("serving", "checkpoint", False)
+    one.verify()
+    assert one.verified
+    assert server.paths() == ["/pause", *RESETS, *RESETS, "/resume"]
+    assert server.calls[0].params == {"mode": "keep"}
+
+
+@pytest.mark.parametrize("answer", [{"is_paused": False}, {"is_paused": "true"}, {"is_paused": 1}, {}, "yes", None])
+def test_a_pause_is_not_believed_without_is_paused(server: HttpServer, answer: Any) -> None:
+    server.routes["GET /is_paused"] = answer
+    with pytest.raises(VerificationError, match="expected True"):
+        lifecycle(server).pause("keep")
+
+
+def test_a_resume_is_not_believed_while_is_paused_says_otherwise(server: HttpServer) -> None:
+    server.routes["GET /is_paused"] = {"is_paused": True}
+    with pytest.raises(VerificationError, match="expected False"):
+        lifecycle(server, "paused").resume()
+
+
+def test_a_prefix_reset_that_says_false_is_tried_again(server: HttpServer) -> None:
+    server.routes[f"POST {RESETS[0]}"] = sequence({"success": False}, {"success": False}, {"success": True})
+    lifecycle(server, "paused").reset_caches()
+    assert server.paths() == [RESETS[0], RESETS[0], *RESETS]
+
+
+def test_a_prefix_reset_that_stays_false_fails_and_no_other_cache_is_reset(server: HttpServer) -> None:
+    server.routes[f"POST {RESETS[0]}"] = {"success": False}
+    with pytest.raises(HttpFailure, match="success is false"):
+        lifecycle(server, "paused").reset_caches()
+    assert server.paths() == [RESETS[0]] * 5
+
+
+@pytest.mark.parametrize("answer", [{}, {"success": "true"}, {"success": 1}, "", None, [True]])
+def test_a_prefix_reset_must_say_success_true(server: HttpServer, answer: Any) -> None:
+    server.routes[f"POST {RESETS[0]}"] = answer
+    with pytest.raises(VerificationError, match="expected success: true"):
+        lifecycle(server, "paused").reset_caches()
+
+
+def test_after_a_taint_exactly_one_pause_is_sent_and_nothing_else_ever(server: HttpServer) -> None:
+    one = lifecycle(server)
+    one.pause("keep")
+    one.begin_push("checkpoint")
+    server.calls.clear()
+    one.taint("the publisher died")
+    one.taint("again")
+    for act in (lambda: one.pause("keep"), one.reset_caches, one.resume, lambda: one.begin_push("model")):
+        with pytest.raises(IllegalMove, match="the server is tainted"):
+            act()
+    assert [(call.path, call.params) for call in server.calls if call.method == "POST"] == [
+        ("/pause", {"mode": "keep"})
+    ]
+    assert (one.state, one.verified, one.left) == ("tainted", False, "paused")
+
+
+UNPAUSABLE = {
+    "a dead engine": ("POST /pause", Reply(503, {"detail": "engine dead"}), "503"),
+    "a pause that was not made": ("GET /is_paused", {"is_paused": False}, "/is_paused says False"),
+    "a pause that cannot be seen": ("GET /is_paused", Reply(404, {}), "404"),
+}
+
+
+@pytest.mark.parametrize("what", UNPAUSABLE)
+def test_a_taint_holds_when_the_server_cannot_be_paused_and_nobody_is_told_that_it_is(
+    server: HttpServer, what: str
+) -> None:
+    route, answer, reason = UNPAUSABLE[what]
+    server.routes[route] = answer
+    told: list[tuple[str, dict[str, Any]]] = []
+    one = Lifecycle(ControlPlane(server.url), lambda kind, **fields: told.append((kind, fields)))
+    one.found(False, False, "model")
+    one.taint("broken")
+    assert one.state == "tainted" and one.left.startswith("not known to be paused")
+    assert told[-1][0] == "pause_failed" and reason in told[-1][1]["error"]
+
+
+def test_a_server_that_is_dead_is_not_called(server: HttpServer) -> None:
+    one = lifecycle(server)
+    one.died("exit code 1")
+    one.taint("afterwards")
+    assert one.state == "dead" and server.calls == []
+
+
+def test_every_change_of_state_is_told_with_both_states(server: HttpServer) -> None:
+    told: list[dict[str, Any]] = []
+    one = Lifecycle(ControlPlane(server.url), lambda kind, **fields: told.append({"kind": kind, **fields}))
+    one.found(True, False, "model")
+    one.resume()
+    assert [(event["before"], event["after"]) for event in told] == [("unknown", "paused"), ("paused", "serving")]
+
+
+def test_a_failed_pause_is_a_transport_error(server: HttpServer) -> None:
+    server.routes["POST /pause"] = Reply(500, b"")
+    with pytest.raises(TransportError):
+        lifecycle(server).pause("abort")

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, cast
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+
+from vst import config
+from vst.confdir import conf_dir
+from vst.config import VstConf
+from vst.errors import ConfigError
+
+USER = ("model=local", "model.path=/a", "checkpoint.path=/b")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def hydra() -> Iterator[None]:
+    config.register()
+    OmegaConf.register_new_resolver("pid", lambda: 1, replace=True)
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        yield
+    GlobalHydra.instance().clear()
+
+
+@cache
+def groups(*overrides: str) -> DictConfig:
+    return compose("config", overrides=list(overrides))
+
+
+def composed(*overrides: str) -> DictConfig:
+    """As Hydra composes it: groups by Hydra itself, once each; values merged into the typed configuration."""
+    chosen = [one for one in overrides if "." not in one.partition("=")[0]]
+    values = [one for one in overrides if one not in chosen]
+    return cast(DictConfig, OmegaConf.merge(groups(*chosen), OmegaConf.from_dotlist(values)))
+
+
+def load(*overrides: str) -> VstConf:
+    return config.load(composed(*overrides))
+
+
+def refusal(*overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(*overrides)
+    return str(caught.value)
+
+
+def test_the_embedded_default_is_complete() -> None:
+    conf = load()
+    assert (conf.model.generate, conf.lane.name, conf.lane.upto, conf.server.kind) == ("tiny", "ladder", "L3", "cpu")
+    assert conf.model.path == conf.checkpoint.path == ""
+
+
+@pytest.mark.parametrize("lane", sorted(path.stem for path in (conf_dir() / "lane").glob("*.yaml")))
+def test_every_lane_file_composes_with_both_checkpoints_and_names_a_known_lane(lane: str) -> None:
+    extra = ("lane.left=x", "lane.right=y") if lane == "compare" else ()
+    assert load(f"lane={lane}", *USER, *extra).lane.name == lane
+
+
+@pytest.mark.parametrize("model", ["modela", "modelb", "local"])
+def test_a_codename_alone_lists_every_value_to_set(model: str) -> None:
+    message = refusal(f"model={model}")
+    assert f"model={model} needs 2 value(s)" in message
+    assert "model.path=…   the directory of checkpoint A" in message
+    assert "checkpoint.path=…   the directory of checkpoint B" in message
+
+
+def test_everything_that_is_missing_is_listed_at_once() -> None:
+    message = refusal("model=local", "server=attach", "lane=L3")
+    assert all(f"  {key}=…" in message for key in ("model.path", "checkpoint.path", "server.base_url"))
+
+
+@pytest.mark.parametrize("lane", ["L1", "L2", "record"])
+def test_lanes_that_look_at_a_alone_need_no_checkpoint_b(lane: str) -> None:
+    assert load(f"lane={lane}", "model=local", "model.path=/a").checkpoint.path == ""
+
+
+def test_comparing_needs_two_records_and_no_checkpoint() -> None:
+    assert "lane.left" in refusal("lane=compare") and "lane.right" in refusal("lane=compare", "lane.left=x")
+    assert load("lane=compare", "model=local", "lane.left=x", "lane.right=y").lane.right == "y"
+
+
+WRONG = {
+    "lane.name=L9": "lane.name=L9: expected one of L0",
+    "lane.upto=L4": "lane.upto=L4: expected one of L0, L1, L2, L3",
+    "lane.final=neither": "expected one of checkpoint, model",
+    "lane.pause_mode=gently": "expected one of abort, wait, keep",
+    "server.kind=tpu": "expected one of cpu, gpu, attach",
+    "transfer.backend=ipc": "expected one of vst_gloo, nccl",
+    "checkpoint.finite=perhaps": "expected one of auto, always, never",
+    "model.generate=huge": "model.generate=huge",
+    "lane.identities=1": "lane.identities=1: must be at least 2",
+    "lane.cycles=0": "lane.cycles=0: must be at least 1",
+    "oracle.repeats=1": "oracle.repeats=1: must be at least 2",
+    "oracle.probes=0": "oracle.probes=0",
+    "oracle.min_tokens=1": "oracle.min_tokens=1: must be at least 2",
+    "oracle.max_tokens=3": "oracle.max_tokens=3: must be at least 4",
+    "oracle.output_tokens=0": "oracle.output_tokens=0",
+    "oracle.top_k=0": "oracle.top_k=0",
+    "server.tensor_parallel_size=0": "server.tensor_parallel_size=0",
+    "server.port=70000": "server.port=70000",
+    "transfer.port=-1": "transfer.port=-1",
+    "transfer.timeouts.join_s=0": "transfer.timeouts.join_s=0",
+    "transfer.timeouts.broadcast_s=-5": "must be positive",
+    "transfer.timeouts.finish_s=.inf": "transfer.timeouts.finish_s=inf: must be positive",
+    "transfer.timeouts.start_s=.nan": "transfer.timeouts.start_s=nan: must be positive",
+    "transfer.timeouts.min_bytes_per_s=0": "transfer.timeouts.min_bytes_per_s=0",
+    "transfer.rate_limit_bytes_per_s=-1": "transfer.rate_limit_bytes_per_s=-1",
+    "transfer.bucket_bytes=0": "transfer.bucket_bytes=0",
+    "transfer.bucket_bytes=null": "transfer.bucket_bytes is not set",
+    "server.request_timeout_s=-1": "server.request_timeout_s=-1",
+    "server.start_timeout_s=.inf": "server.start_timeout_s=inf",
+    "server.max_model_len=0": "server.max_model_len=0",
+    "publisher.device=gpu0": "publisher.device=gpu0: expected cpu or cuda:N",
+    "server.args=[--model=/other]": "server.args=--model=/other",
+    "server.args=[--enforce-eager,--port,1]": "server.args=--port",
+    "server.args=[--served_model_name,x]": "server.args=--served_model_name",
+    "server.args=['--weight-transfer-config={}']": "server.args=--weight-transfer-config={}",
+}
+
+
+@pytest.mark.parametrize("override", WRONG)
+def test_a_wrong_value_is_refused_with_its_key(override: str) -> None:
+    assert WRONG[override] in refusal(override)
+
+
+def test_all_wrong_values_are_listed_together() -> None:
+    message = refusal("lane.cycles=0", "lane.final=neither", "server.args=[--port=1]")
+    assert len(message.splitlines()) == 3
+
+
+def test_nccl_does_not_send_from_a_cpu() -> None:
+    assert "publisher.device=cuda:N" in refusal("transfer=nccl")
+    assert load("transfer=nccl", "publisher=gpu").transfer.bucket_bytes is None
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "http://host:port", "host", "http://u:s3cr3t@host:8000", "http://h/?q=1"]
+)
+def test_an_address_that_is_none_is_refused_and_a_password_in_it_is_not_repeated(url: str) -> None:
+    message = refusal("server=attach", f"server.base_url={url}")
+    assert "server.base_url" in message and "s3cr3t" not in message
+
+
+@pytest.mark.parametrize("value", ["${nothing}", "${oc.env:VST_TEST_NO_SUCH_VARIABLE}", "${no_such_resolver:1}"])
+def test_a_reference_to_nothing_is_a_wrong_configuration(value: str) -> None:
+    assert "cannot be resolved" in refusal("model=local", "checkpoint.path=/b", f"model.path={value}")
+
+
+def test_keys_that_nobody_knows_fail_when_the_configuration_is_composed() -> None:
+    for override in ("lane.cyles=2", "server.foo=1", "nothing.at.all=1"):
+        with pytest.raises(HydraException, match="Could not override"):
+            compose("config", overrides=[override])
+
+
+def test_values_of_another_type_fail_when_the_configuration_is_composed() -> None:
+    with pytest.raises(HydraException, match="lane.cycles=many"):
+        compose("config", overrides=["lane.cycles=many"])
+
+
+def test_the_timeouts_of_both_backends_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from vst.transfer.publisher import Deadlines
+
+    for overrides in ((), ("transfer=nccl", "publisher=gpu")):
+        timeouts: dict[str, Any] = vars(load(*overrides).transfer.timeouts)
+        assert all(
+            Deadlines(**timeouts).limit(phase, 1) > 0 for phase in ("boot", "join", "start", "broadcast", "finish")
+        )

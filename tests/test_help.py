@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vst.confdir import conf_dir
+from vst.help import page
+
+
+@pytest.mark.parametrize(
+    "group", [path.name for path in conf_dir().iterdir() if path.is_dir() and path.name != "hydra"]
+)
+def test_the_page_lists_every_option_of_every_group(group: str) -> None:
+    (line,) = [line for line in page(conf_dir()).splitlines() if line.split()[:1] == [group] and line.startswith("  ")]
+    options = line.split(maxsplit=1)[1].split(", ")
+    assert sorted(options) == sorted(path.stem for path in (conf_dir() / group).glob("*.yaml"))
+
+
+def test_the_page_fits_a_terminal_and_names_every_exit_code() -> None:
+    text = page(conf_dir())
+    assert max(map(len, text.splitlines())) <= 120
+    codes = text[text.index("exit codes") :]
+    for code in (
+        "0 PASS",
+        "10 false",
+        "11 refused",
+        "12 inconclusive",
+        "20 infrastructure",
+        "2 configuration",
+        "130/143",
+    ):
+        assert code in codes
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_imports_neither_hydra_nor_anything_heavy(flag: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "vst", flag]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=dict(os.environ), check=True)
+    assert done.stdout == page(conf_dir())
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"hydra", "omegaconf", "torch", "vllm", "httpx", "numpy", "rich", "psutil", "safetensors"}
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,199 @@
+"""Judging a run again from its stored records, with the lanes' own functions: the same checks must come out.
+
+Only the entry point of ``vst.provenance`` imports this: it stands above the lanes, as the application does. A check
+whose observation lies in a record is judged from the record; one whose observation lies in ``verdict.json`` is judged
+from that; what can be judged from neither is taken as stated, and counted as such.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from vst.errors import VerificationError
+from vst.lanes.contract import finite_check, repeatable_check
+from vst.lanes.identity import record_check
+from vst.lanes.transition import arrival_check, cold_check, label_check
+from vst.oracle.compare import difference, looks_like, spread
+from vst.oracle.record import Record
+from vst.provenance.bundle import Bundle
+from vst.provenance.composed import RESOLVED
+from vst.provenance.links import REFERENCE
+from vst.provenance.report import Report
+from vst.provenance.rundir import VERDICT
+from vst.verdict import Check, Outcome
+
+Stored = Mapping[str, Any]
+COMPARED = ("outcome", "observed", "tolerance", "reason")
+
+
+def rejudge(bundle: Bundle, report: Report) -> None:
+    """Judge every check that can be judged offline, and compare with what ``verdict.json`` says of it."""
+    verdict = bundle.json(VERDICT)
+    if verdict is None:
+        report.wrong(VERDICT, "is missing: there is nothing to judge again")
+        return
+    try:
+        stored = {(lane["lane"], check["id"]): check for lane in verdict["lanes"] for check in lane["checks"]}
+        judge = Judge(bundle)
+    except (VerificationError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+        report.wrong(VERDICT, f"cannot be judged again: {error}")
+        return
+    for (lane, name), check in stored.items():
+        try:
+            again = judge.again(lane, name, check)
+        except (VerificationError, OSError) as error:
+            report.wrong(name, f"cannot be judged again: {error}")
+            continue
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            report.wrong(name, f"cannot be judged again: what is stored is malformed: {type(error).__name__}: {error}")
+            continue
+        if again is not None:
+            report.rejudged += 1
+            _compare(name, check, again, report)
+    if judge.floor != verdict.get("noise_floor"):
+        report.wrong(VERDICT, f"noise_floor is {verdict.get('noise_floor')}, the records of A give {judge.floor}")
+    report.notes.append(
+        f"{len(stored) - report.rejudged} of {len(stored)} checks are not about records: taken as stated"
+    )
+
+
+def _compare(name: str, stored: Stored, again: Check, report: Report) -> None:
+    found = json.loads(json.dumps(again.to_json()))
+    for key in COMPARED:
+        if found[key] != stored.get(key):
+            said, now = str(stored.get(key))[:200], str(found[key])[:200]
+            report.wrong(name, f"{key} is {said!r} in {VERDICT}, judged again from the records it is {now!r}")
+            return
+
+
+class Judge:
+    """The records of one run, read when they are needed, and the configuration that it was judged by."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self._bundle = bundle
+        content = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
+        self._lane: Mapping[str, Any] = content.get("lane") or {}
+        self._capabilities: Mapping[str, Any] = (content.get("server") or {}).get("capabilities") or {}
+        self._firsts = [self.record(name) for name in self._numbered("record-model-")]
+        found = spread(self._firsts) if len(self._firsts) > 1 else None
+        self._spread = found
+        sure = found is not None and not found.non_finite and not found.token_changes
+        self.floor = found.largest if found is not None and sure else None
+
+    def again(self, lane: str, name: str, stored: Stored) -> Check | None:
+        """The check as it comes out now; None for one that no record speaks of."""
+        if name.startswith("control.") and name != "control.all":
+            return self._control(name.removeprefix("control."), stored)
+        judges = {
+            "oracle.repeatable": self._repeatable,
+            "oracle.finite": self._finite,
+            "identity.record": self._identity,
+            "reference.distinct": self._distinct,
+            "transition.to_b": self._to_b,
+            "transition.back": self._back,
+            "transition.final": self._final,
+            "transition.label": self._label,
+            "cache.cold": self._cold,
+        }
+        return judges[name](stored) if name in judges and stored["observed"] is not None else None
+
+    def record(self, name: str) -> Record:
+        content = self._bundle.json(name)
+        if content is None:
+            raise VerificationError(f"{name} is missing or damaged")
+        return Record.from_json(content)
+
+    def _numbered(self, prefix: str) -> list[str]:
+        names = [name for name in self._bundle.files if name.startswith(prefix) and name.endswith(".json")]
+        numbers = [number for name in names if (number := name[len(prefix) : -len(".json")]).isdigit()]
+        return [f"{prefix}{number}.json" for number in sorted(numbers, key=int)]
+
+    def _need_floor(self) -> float:
+        if self.floor is None:
+            raise VerificationError("the records of A give no noise floor")
+        return self.floor
+
+    @property
+    def _first(self) -> Record:
+        if not self._firsts:
+            raise VerificationError("record-model-1.json is missing")
+        return self._firsts[0]
+
+    def _repeatable(self, stored: Stored) -> Check:
+        if self._spread is None:
+            raise VerificationError("record-model-1.json or record-model-2.json is missing")
+        return repeatable_check(self._spread)
+
+    def _finite(self, stored: Stored) -> Check:
+        return finite_check([self._first, *self._firsts[1:]])
+
+    def _identity(self, stored: Stored) -> Check:
+        count = len(stored["observed"])
+        records = [self.record(f"record-identity-{number}.json") for number in range(1, count + 1)]
+        moved = [difference(record, self._first, self._need_floor()) for record in records]
+        return record_check(moved, int(self._lane["identities"]), self.floor)
+
+    def _distinct(self, stored: Stored) -> Check:
+        apart = difference(self._first, self.record(REFERENCE), self._need_floor())
+        outcome = Outcome.INCONCLUSIVE if apart.equal else Outcome.PASS
+        return Check(
+            "reference.distinct", outcome, apart.to_json(), stored["expected"], self.floor, str(stored["reason"])
+        )
+
+    def _arrivals(self, stored: Stored, names: list[str], expected: Record, previous: Record) -> list[dict[str, Any]]:
+        floor, results = self._need_floor(), []
+        for name in names[: len(stored["observed"])]:
+            record = self.record(name)
+            apart = difference(record, expected, floor)
+            like = "" if apart.equal else looks_like(record, expected, previous, floor)
+            results.append({**apart.to_json(), "record": name, "looks_like": like})
+        return results
+
+    def _cycles(self, role: str) -> list[str]:
+        return [f"record-{role}-cycle-{cycle}.json" for cycle in range(1, int(self._lane["cycles"]) + 1)]
+
+    def _to_b(self, stored: Stored) -> Check:
+        found = self._arrivals(stored, self._cycles("checkpoint"), self.record(REFERENCE), self._first)
+        return arrival_check("transition.to_b", found, int(self._lane["cycles"]), stored["expected"], self.floor)
+
+    def _back(self, stored: Stored) -> Check:
+        found = self._arrivals(stored, self._cycles("model"), self._first, self.record(REFERENCE))
+        return arrival_check("transition.back", found, int(self._lane["cycles"]), stored["expected"], self.floor)
+
+    def _final(self, stored: Stored) -> Check:
+        role, states = str(self._lane["final"]), (self.record(REFERENCE), self._first)
+        expected, previous = states if role == "checkpoint" else states[::-1]
+        found = self._arrivals(stored, [f"record-{role}-final.json"], expected, previous)
+        return arrival_check("transition.final", found, 1, stored["expected"], self.floor)
+
+    def _label(self, stored: Stored) -> Check:
+        for flag, equal in zip((one["content"] for one in stored["observed"]), self._flags(), strict=False):
+            if flag is not equal:
+                raise VerificationError(f"a label is said to stand for its content: {flag}, the records say {equal}")
+        return label_check(list(stored["observed"]))
+
+    def _flags(self) -> Iterator[bool]:
+        """Whether each arrival in order, to B and back in every cycle and then the last, was the right content."""
+        order = [name for pair in zip(self._cycles("checkpoint"), self._cycles("model"), strict=True) for name in pair]
+        for name in [*order, f"record-{self._lane['final']}-final.json"]:
+            if name in self._bundle.files:
+                expected = self.record(REFERENCE) if name.startswith("record-checkpoint") else self._first
+                yield difference(self.record(name), expected, self._need_floor()).equal
+
+    def _cold(self, stored: Stored) -> Check:
+        declared, reason = bool(self._capabilities["cached_tokens"]), self._capabilities.get("reason")
+        return cold_check(list(stored["observed"]), declared, reason)
+
+    def _control(self, family: str, stored: Stored) -> Check | None:
+        name = f"record-control-{family}.json"
+        if name not in self._bundle.files and stored["evidence"] is None:
+            return None
+        apart = difference(self.record(name), self.record(REFERENCE), self._need_floor())
+        observed = {"tensors": stored["observed"]["tensors"], "noticed": not apart.equal, **apart.to_json()}
+        unseen = Outcome.NOT_APPLICABLE if family in (self._lane.get("unobservable") or ()) else Outcome.INCONCLUSIVE
+        outcome = unseen if apart.equal else Outcome.PASS
+        return Check(f"control.{family}", outcome, observed, stored["expected"], self.floor, stored["reason"])
