@@ -170,3 +170,7 @@ def test_the_timeouts_of_both_backends_are_whole(monkeypatch: pytest.MonkeyPatch
         assert all(
             Deadlines(**timeouts).limit(phase, 1) > 0 for phase in ("boot", "join", "start", "broadcast", "finish")
         )
+
+
+def test_a_lane_and_another_upto_contradict_each_other() -> None:
+    assert "lane.upto=L3 contradicts lane=L2" in refusal("lane=L2", "lane.upto=L3")

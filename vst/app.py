@@ -40,7 +40,12 @@ if TYPE_CHECKING:
     from vst.lanes.session import Session
 
 VERDICT_FORMAT = "vst-verdict/1"
-SIGNALS = {signal.SIGINT: EXIT_INTERRUPTED, signal.SIGTERM: EXIT_TERMINATED, signal.SIGUSR2: EXIT_TERMINATED}
+SIGNALS = {
+    signal.SIGINT: EXIT_INTERRUPTED,
+    signal.SIGTERM: EXIT_TERMINATED,
+    signal.SIGHUP: EXIT_TERMINATED,
+    signal.SIGUSR2: EXIT_TERMINATED,
+}
 
 
 class Interrupted(BaseException):

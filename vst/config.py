@@ -318,6 +318,8 @@ def _problems(conf: VstConf) -> list[str]:
         found.append("launch.dry_run needs a launcher: hydra/launcher=slurm, or -m for local processes")
     if conf.snapshot.manifest is None and (conf.snapshot.root or conf.snapshot.imports):
         found.append("snapshot.root and snapshot.imports say where a snapshot is: set snapshot.manifest too")
+    if conf.lane.name in LANES and conf.lane.upto != conf.lane.name:
+        found.append(f"lane.upto={conf.lane.upto} contradicts lane={conf.lane.name}: use lane=ladder lane.upto=…")
     if conf.transfer.backend == "nccl" and conf.publisher.device == "cpu":
         found.append("transfer=nccl sends from a GPU: set publisher.device=cuda:N (a GPU that the server does not use)")
     return found

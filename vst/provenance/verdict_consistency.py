@@ -35,7 +35,7 @@ def check_verdict(bundle: Bundle, run: Mapping[str, Any], known: Mapping[str, An
         if known.get("verdict") != verdict_block(verdict):
             report.wrong(RUN + SUFFIX, f"tells another verdict than {VERDICT}")
         _check_evidence(bundle, verdict, report)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         report.wrong(VERDICT, f"is malformed: {type(error).__name__}: {error}")
     _check_inputs(bundle, known, report)
     _check_config(bundle, run, report)

@@ -7,9 +7,11 @@ A client never judges. It knows only whether a call was answered with success: a
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import httpx
@@ -90,7 +92,9 @@ class ControlPlane:
         # One connection for each call: one that was kept can be closed by the server just when it is used again.
         headers = {"Connection": "close", **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
         # The server is addressed as given: a proxy of the environment would judge another machine.
-        self._http = httpx.Client(base_url=self.base_url, headers=headers, trust_env=False, timeout=timeout_s)
+        self._http = httpx.Client(
+            base_url=self.base_url, headers=headers, trust_env=False, timeout=timeout_s, verify=_tls()
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -175,6 +179,12 @@ class ControlPlane:
         if self._tell is not None:
             seconds = round(time.monotonic() - begun, 6)
             self._tell(Exchange(method, path, dict(params or {}), status, seconds, answer[:BODY_EXCERPT], error))
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """The one TLS context of this process: loading the authorities costs more than most calls."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _decode(text: str) -> Any:

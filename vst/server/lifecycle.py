@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vst.errors import TransportError, VerificationError, VstError
-from vst.server.client import ControlPlane
+from vst.errors import VerificationError, VstError
+from vst.server.client import ControlPlane, HttpFailure
 
 STATES = ("serving", "paused", "asleep", "updating", "tainted", "dead", "unknown")
 
@@ -76,7 +76,7 @@ class Lifecycle:
         for attempt in range(1, RESET_TRIES + 1):
             try:
                 answer = self._control.post(path)
-            except TransportError:
+            except HttpFailure:
                 # Blocks that are still held are given back within moments, or never.
                 if attempt == RESET_TRIES:
                     raise
