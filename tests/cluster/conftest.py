@@ -71,7 +71,7 @@ class Vst:
 
     def arguments(self, *words: str, launcher: str = "slurm") -> list[str]:
         own = [f"hydra.launcher.{one}" for one in QUICK] if launcher == "slurm" else []
-        return [*words, f"hydra/launcher={launcher}", f"hydra.sweep.dir={self.sweep}", *own]
+        return [f"hydra/launcher={launcher}", f"hydra.sweep.dir={self.sweep}", *own, *words]
 
     def start(self, *words: str, module: str = "vst") -> subprocess.Popen[str]:
         """The command, going on."""

@@ -102,11 +102,6 @@ class Cluster:
         words = dict(word.partition("=")[::2] for word in shown.split() if "=" in word)
         return f"{words['JobState']} {words['ExitCode']}"
 
-    def start_requeued(self, job: str) -> None:
-        """Spare the pause that SLURM makes before a requeued job begins again."""
-        self.until(lambda: "BeginTime" in self.run("squeue", "-h", "-j", job, "-o", "%r", check=False), "a requeue")
-        self.run("scontrol", "update", f"jobid={job}", "starttime=now")
-
     def jobs(self) -> list[str]:
         """The numbers of jobs that are not over."""
         return self.run("squeue", "-h", "-r", "-o", "%i").split()
