@@ -143,9 +143,11 @@ def _taint(session: Session, reason: str) -> None:
 
 
 def _end(session: Session, verdict: Verdict, console: RunConsole, ended: BaseException | None) -> int:
+    from vst.lanes.servers import close
+
     server = _server_state(session)
     with suppress(StorageFailure):
-        session.close()
+        close(session)
     if session.run.failure is not None and not isinstance(ended, StorageFailure):
         ended = StorageFailure(session.run.failure)
         verdict.lanes.append(_unfinished(ended, Outcome.ERROR))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vst.attempt import RUN_FILE
 from vst.cluster.job_states import job_states
-from vst.cluster.outcome import Ending, never_sent, read_ending
+from vst.cluster.outcome import Ending, never_sent, no_verdict, read_ending
 from vst.cluster.sweep import NAME, Run, Sweep
 from vst.cluster.table import SweepConsole
 from vst.cluster.watch import last_word, state_of
@@ -37,9 +37,7 @@ def sweep_status(path: Path) -> int:
     watched = sweep.watched_elsewhere()
     refresh(sweep)
     if not watched:
-        for run in list(sweep.unfinished()):
-            if run.job is None:
-                run.end(never_sent("the launcher ended before"))
+        bury_orphans(sweep)
         sweep.watcher = None
         sweep.write()
     SweepConsole().table(sweep)
@@ -51,11 +49,21 @@ def refresh(sweep: Sweep) -> None:
     for run in sweep.runs:
         found = read_ending(sweep.base(run), run.attempts_before) if run.state != "skipped" else None
         # A verdict that came after all replaces the note that there was none.
-        if found is not None and not found.interrupted:
+        if found is not None and (not found.interrupted or without_verdict(run.ending)):
             run.end(found)
     asked = [run for run in sweep.runs if run.job and (run.open or without_verdict(run.ending))]
     if asked and sweep.launcher == "slurm":
         _ask(sweep, asked)
+
+
+def bury_orphans(sweep: Sweep) -> None:
+    """Without its launcher nothing more is submitted, and local processes have ended with it."""
+    for run in list(sweep.unfinished()):
+        if run.job is None:
+            run.end(never_sent("the launcher ended before"))
+        elif sweep.launcher == "local":
+            left = read_ending(sweep.base(run), run.attempts_before)
+            run.end(left or no_verdict("its launcher ended and took it along", cancelled=True))
 
 
 def without_verdict(ending: Ending | None) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -71,7 +70,10 @@ class Vst:
 
     def arguments(self, *words: str, launcher: str = "slurm") -> list[str]:
         own = [f"hydra.launcher.{one}" for one in QUICK] if launcher == "slurm" else []
-        return [f"hydra/launcher={launcher}", f"hydra.sweep.dir={self.sweep}", *own, *words]
+        # Hydra takes its own flags only before the overrides.
+        flags = words[: next((n for n, word in enumerate(words) if "=" in word), len(words))]
+        launch = [f"hydra/launcher={launcher}", f"hydra.sweep.dir={self.sweep}"]
+        return [*flags, *launch, *own, *words[len(flags) :]]
 
     def start(self, *words: str, module: str = "vst") -> subprocess.Popen[str]:
         """The command, going on."""
@@ -115,7 +117,7 @@ class Vst:
     def job(self, number: int = 0) -> str:
         return str(self.runs()[number]["job"])
 
-    def until_begun(self, run: str = "0", seconds: float = 30.0) -> Path:
+    def until_begun(self, run: str = "0", seconds: float = 60.0) -> Path:
         """Wait until a run has opened its directory; the directory."""
         path, end = self.sweep / run, time.monotonic() + seconds
         while not (path / "run.json").exists():
@@ -133,7 +135,7 @@ def local(tmp_path: Path, cache: Path) -> Iterator[Vst]:
     """The command line without any SLURM."""
     made = Vst(tmp_path, {**clean_env(), "VST_CACHE": str(cache), "VST_RUNS": str(tmp_path / "runs")})
     yield made
-    _end(made)
+    finish(made)
 
 
 @pytest.fixture
@@ -141,13 +143,14 @@ def vst(tmp_path: Path, cache: Path, cluster: Cluster) -> Iterator[Vst]:
     """The command line on the cluster; what a test leaves in the queue is cancelled after it."""
     made = Vst(tmp_path, {**cluster.env, "VST_CACHE": str(cache), "VST_RUNS": str(tmp_path / "runs")}, cluster)
     yield made
-    _end(made)
+    finish(made)
     if left := cluster.jobs():
         cluster.run("scancel", *left, check=False)
         cluster.until(lambda: not cluster.jobs(), "an empty queue")
 
 
-def _end(made: Vst) -> None:
+def finish(made: Vst) -> None:
+    """End the launchers that a test left."""
     for process in made.launchers:
         if process.poll() is None:
             process.kill()
@@ -158,8 +161,3 @@ def _end(made: Vst) -> None:
 def gate(tmp_path: Path) -> Gate:
     """Makes a run wait inside its lane until the test lets it go on."""
     return Gate(tmp_path)
-
-
-def child_processes() -> set[int]:
-    """The numbers of all processes, for finding those that a test left."""
-    return {int(name) for name in os.listdir("/proc") if name.isdigit()}

@@ -148,11 +148,12 @@ def test_a_run_whose_node_is_lost_starts_again_in_a_new_attempt(vst: Vst, gate: 
         cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
 
 
-def test_a_job_over_its_memory_is_no_verdict_and_no_pass(vst: Vst, gate: Gate) -> None:
-    # Python alone is more than this job may have.
+def test_a_job_over_its_memory_is_ended_with_a_verdict(vst: Vst, gate: Gate) -> None:
+    # Python alone is more than this job may have; SLURM asks it to end before it kills it.
     code, out = vst.slurm(*gate.words, "hydra.launcher.mem_gb=0.01")
-    assert code == 20, out
-    assert ending(vst)["verdict"] == "FAIL_CLOSED" and "no verdict" in ending(vst)["reason"]
+    assert code == 143, out
+    assert ending(vst)["verdict"] == "FAIL_CLOSED" and "interrupted; its job" in ending(vst)["reason"]
+    assert "exceeded memory limit" in vst.logs()
 
 
 def test_a_stopped_slurmctld_loses_nothing(vst: Vst, gate: Gate, cluster: Cluster) -> None:

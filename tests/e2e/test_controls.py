@@ -11,9 +11,11 @@ from hydra import compose, initialize_config_dir
 from tests.e2e.conftest import Live, Run, Vst
 from vst import config
 from vst.confdir import conf_dir
+from vst.lanes.asking import take
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files
 from vst.lanes.references import obtain
+from vst.lanes.servers import attach, close
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, transact
 from vst.lanes.transition import arrival_check
@@ -46,7 +48,7 @@ def session(ladder: Run, live: Live, pair: tuple[Path, Path], vst: Vst, tmp_path
 
 def test_each_tensor_left_behind_is_noticed(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
     run_files(session)
-    session.server = session.attach()
+    session.server = attach(session)
     contract = run_contract(session)
     assert contract.passed, contract
     cold_b = obtain(session).record
@@ -54,13 +56,13 @@ def test_each_tensor_left_behind_is_noticed(session: Session, capsys: pytest.Cap
     try:
         for entry in session.manifests["checkpoint"].tensors:
             transact(session, Push("checkpoint", "model", (entry.name,), purpose=f"left behind: {entry.name}"))
-            record = session.take(session.need("server"), "B?", "left-behind")
+            record = take(session, session.need("server"), "B?", "left-behind")
             apart = difference(record, cold_b, session.need("floor"))
             like = "" if apart.equal else looks_like(record, cold_b, session.records[0], session.need("floor"))
             result = {**apart.to_json(), "record": "record-left-behind.json", "looks_like": like}
             rows.append((entry.name, arrival_check("transition.to_b", [result], 1, "equals B", session.floor), apart))
     finally:
-        session.close()
+        close(session)
     with capsys.disabled():
         print("\ntensor left at A's value                          transition.to_b  largest difference  positions")
         for name, check, apart in rows:

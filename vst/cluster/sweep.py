@@ -118,5 +118,14 @@ class Sweep:
         if self.watcher is None or self.watcher["pid"] == os.getpid():
             return False
         if self.watcher["host"] == socket.gethostname():
-            return psutil.pid_exists(self.watcher["pid"])
+            return _lives(self.watcher["pid"], self.watcher["seen"])
         return bool(time.time() - self.watcher["seen"] < 5 * HEARTBEAT_S)
+
+
+def _lives(pid: int, seen: float) -> bool:
+    """Whether the process that had this number when it was last seen goes on."""
+    try:
+        process = psutil.Process(pid)
+        return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= seen
+    except psutil.Error:
+        return False

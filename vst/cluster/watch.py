@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from vst.cluster.job_states import JobState
 from vst.cluster.outcome import Ending, no_verdict, read_ending
@@ -91,4 +92,6 @@ def state_of(run: Run, states: Mapping[str, JobState], sweep: Sweep) -> JobState
 def last_word(sweep: Sweep, run: Run, state: JobState) -> Ending:
     """The end of a run whose job is over: its verdict if there is one after all, and else that there is none."""
     found = read_ending(sweep.base(run), run.attempts_before)
+    if found is not None and found.interrupted:
+        return replace(found, reason=f"{found.reason}; its job {run.job}: {state}")
     return found or no_verdict(f"its job {run.job} is over: {state}; see {run.log}", state.cancelled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vst.errors import TransportError
+from vst.lanes.asking import vocab_size
 from vst.lanes.session import Session
 from vst.oracle.probes import cache_probe
 from vst.oracle.record import cached_tokens
@@ -23,7 +24,7 @@ class CacheProbe:
         block = cache.get("block_size")
         block = block if isinstance(block, int) and block > 0 else DEFAULT_BLOCK
         room = (facts.max_model_len or conf.oracle.max_tokens) - 2
-        self._prompt = list(cache_probe(session.vocab_size(), min(BLOCKS * block + 1, room), conf.oracle.seed))
+        self._prompt = list(cache_probe(vocab_size(session), min(BLOCKS * block + 1, room), conf.oracle.seed))
         self._session = session
         self._before: int | None = None
 

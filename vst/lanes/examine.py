@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vst.errors import TransportError, VerificationError
+from vst.lanes.asking import choose_probes, take
 from vst.lanes.contract import (
     IDS,
     Expected,
@@ -13,6 +14,8 @@ from vst.lanes.contract import (
     not_evaluated,
     repeatable_check,
 )
+from vst.lanes.sending import start_publisher
+from vst.lanes.servers import examine, on_this_machine, served_name, spec, split
 from vst.lanes.session import Session
 from vst.oracle.compare import spread
 from vst.oracle.record import Record, take_record
@@ -36,19 +39,19 @@ def run_contract(session: Session) -> LaneVerdict:
 
 def _examine(session: Session, checks: list[Check]) -> None:
     server = session.need("server")
-    session.facts = facts = session.examine(server)
+    session.facts = facts = examine(session, server)
     session.label = facts.weight_version
     session.lifecycle = Lifecycle(server.control, session.run.event)
     session.lifecycle.found(facts.paused is True, facts.sleeping is True, "model")
-    publisher = session.publisher or session.start_publisher()
+    publisher = session.publisher or start_publisher(session)
     checks += contract_checks(facts, _expected(session, publisher.wait_ready()["vllm"]))
     if any(check.outcome is not Outcome.PASS for check in checks):
         return
-    session.probes = session.make_probes(facts)
+    session.probes = choose_probes(session, facts)
     checks.append(_alive(session))
     session.progress.say("taking the first records")
     session.records = [
-        session.take(server, "A", f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)
+        take(session, server, "A", f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)
     ]
     checks += [_repeatable(session), finite_check(session.records)]
 
@@ -56,14 +59,14 @@ def _examine(session: Session, checks: list[Check]) -> None:
 def _expected(session: Session, publisher_vllm: str) -> Expected:
     conf = session.conf
     return Expected(
-        model=session.served_name(),
+        model=served_name(session),
         root=Path(conf.model.path).expanduser().absolute(),
         backend=conf.transfer.backend,
-        world_size=session.spec().world_size,
+        world_size=spec(session).world_size,
         publisher_vllm=publisher_vllm,
-        publisher_device=session.split().gpu,
-        server_devices=session.split().server or (),
-        local=session.local,
+        publisher_device=split(session).gpu,
+        server_devices=split(session).server or (),
+        local=on_this_machine(session),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vst.errors import VstError
+from vst.lanes.asking import take
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
 from vst.oracle.compare import Difference, difference
@@ -56,7 +57,7 @@ def _pushes(session: Session, found: Found) -> None:
     for number in range(1, session.conf.lane.identities + 1):
         session.progress.say(f"identity {number} of {session.conf.lane.identities}: A over A")
         found.sent.append(transact(session, Push("model", purpose="identity")))
-        record = session.take(session.need("server"), "A", f"identity-{number}")
+        record = take(session, session.need("server"), "A", f"identity-{number}")
         found.moved.append(difference(record, session.records[0], session.need("floor")))
         if not found.moved[-1].equal:
             return

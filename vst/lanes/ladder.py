@@ -10,6 +10,8 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.identity import run_identity
 from vst.lanes.references import keep, make_key, obtain
+from vst.lanes.sending import start_publisher
+from vst.lanes.servers import attach, owned, start_server
 from vst.lanes.session import Server, Session
 from vst.lanes.transition import run_transition
 from vst.oracle.reference import Reference
@@ -43,11 +45,11 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
     wanted = LANES[1 : LANES.index(upto) + 1]
     reference: Reference | None = None
     try:
-        session.start_publisher()
-        if session.owned and "L3" in wanted:
+        start_publisher(session)
+        if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
             reference = obtain(session)
-        session.progress.say("starting the server on A" if session.owned else "attaching to the server")
+        session.progress.say("starting the server on A" if owned(session) else "attaching to the server")
         session.server = open_server(session)
         session.lock = ServerLock(session.server.control.base_url)
     except VstError as error:
@@ -65,7 +67,7 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
 
 def open_server(session: Session) -> Server:
     """The server under test: started on A, or the one to attach to."""
-    return session.start_server(session.manifests["model"].path, "model") if session.owned else session.attach()
+    return start_server(session, session.manifests["model"].path, "model") if owned(session) else attach(session)
 
 
 def not_started(error: VstError) -> LaneVerdict:
@@ -83,7 +85,7 @@ def not_started(error: VstError) -> LaneVerdict:
 def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdict:
     if name == "L1":
         lane = run_contract(session)
-        if lane.passed and session.owned and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
+        if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
             _keep_own(session)
         return lane
     if name == "L2":

@@ -12,6 +12,8 @@ from vst.errors import ConfigError, VstError
 from vst.lanes.contract import Expected, contract_checks, devices_check
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.ladder import Show, not_started
+from vst.lanes.sending import start_publisher
+from vst.lanes.servers import attach, on_this_machine, owned, spec, split
 from vst.lanes.session import Server, Session
 from vst.lanes.transaction import Push, TransactionFailed, completed_check, transact
 from vst.server.facts import ServerFacts, read_facts
@@ -23,7 +25,7 @@ from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 def publish(session: Session, verdict: Verdict, show: Show) -> None:
     """Audit B, join, start, update, finish."""
-    if session.owned:
+    if owned(session):
         raise ConfigError(
             "lane=publish pushes into a running server: set server=attach server.base_url=http://host:port"
         )
@@ -39,8 +41,8 @@ def publish(session: Session, verdict: Verdict, show: Show) -> None:
 
 def _push(session: Session) -> LaneVerdict:
     try:
-        session.start_publisher()
-        session.server = session.attach()
+        start_publisher(session)
+        session.server = attach(session)
         session.lock = ServerLock(session.server.control.base_url)
         session.facts = read_facts(session.server.control)
     except VstError as error:
@@ -62,16 +64,16 @@ def _push(session: Session) -> LaneVerdict:
 
 def _contract(session: Session, facts: ServerFacts, server: Server) -> list[Check]:
     """The part of L1 that can be known without a request: version, backend, group size, not asleep, devices."""
-    publisher = session.publisher or session.start_publisher()
+    publisher = session.publisher or start_publisher(session)
     expected = Expected(
         model=server.name,
         root=Path(),
         backend=session.conf.transfer.backend,
-        world_size=session.spec().world_size,
+        world_size=spec(session).world_size,
         publisher_vllm=publisher.wait_ready()["vllm"],
-        publisher_device=session.split().gpu,
-        server_devices=session.split().server or (),
-        local=session.local,
+        publisher_device=split(session).gpu,
+        server_devices=split(session).server or (),
+        local=on_this_machine(session),
     )
     found = {check.id: check for check in contract_checks(facts, expected)}
     wanted = ("server.reachable", "server.dialect", "server.routes", "server.transfer", "server.world")

@@ -12,6 +12,7 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.ladder import Show, not_started, open_server
 from vst.lanes.references import keep, make_key
+from vst.lanes.sending import start_publisher
 from vst.lanes.session import Session
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
@@ -27,7 +28,7 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
     if not files.passed:
         return
     try:
-        session.start_publisher()
+        start_publisher(session)
         session.server = open_server(session)
         session.lock = ServerLock(session.server.control.base_url)
     except VstError as error:

@@ -6,6 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from vst.lanes.asking import choose_probes, take, vocab_size
+from vst.lanes.sending import start_publisher
+from vst.lanes.servers import examine, spec, start_server, stop_server
 from vst.lanes.session import Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
@@ -33,7 +36,7 @@ def obtain(session: Session) -> Reference:
     if given:
         path = Path(given).expanduser().absolute()
         return _kept(session, read_reference(path), path)
-    publisher = session.publisher or session.start_publisher()
+    publisher = session.publisher or start_publisher(session)
     key = make_key(session, "checkpoint", publisher.wait_ready())
     if session.conf.oracle.reference_cache:
         found = _cache(session).load(key)
@@ -50,29 +53,29 @@ def _kept(session: Session, reference: Reference, origin: Path) -> Reference:
 
 def make_key(session: Session, role: str, versions: Mapping[str, str]) -> ReferenceKey:
     """The key of a role's reference: content, flags, environment, versions, and how the probes are made."""
-    spec, oracle, manifest = session.spec(), session.conf.oracle, session.manifests[role]
+    flagged, oracle, manifest = spec(session), session.conf.oracle, session.manifests[role]
     inherited = {name: os.environ[name] for name in FORWARDED if name in os.environ}
     probes = [oracle.probes, oracle.seed, oracle.min_tokens, oracle.max_tokens, oracle.output_tokens, oracle.top_k]
     return ReferenceKey(
         content_digest=str(manifest.content_digest),
         files=manifest.files,
-        flags=(spec.kind, *flags(spec)),
+        flags=(flagged.kind, *flags(flagged)),
         # The key is written into the cache: a token decides no answer and does not belong there.
-        env={name: value for name, value in {**inherited, **spec.env}.items() if not looks_secret(name)},
+        env={name: value for name, value in {**inherited, **flagged.env}.items() if not looks_secret(name)},
         versions=versions,
-        probes=f"{probes} of {session.vocab_size()}",
+        probes=f"{probes} of {vocab_size(session)}",
     )
 
 
 def _cold(session: Session, key: ReferenceKey) -> Reference:
     session.progress.say("reference of B: starting a cold server on B (kept in the cache for the next run)")
-    server = session.start_server(session.manifests["checkpoint"].path, "reference")
+    server = start_server(session, session.manifests["checkpoint"].path, "reference")
     try:
-        facts = session.examine(server)
-        session.probes = session.make_probes(facts)
-        record = session.take(server, "B", "reference")
+        facts = examine(session, server)
+        session.probes = choose_probes(session, facts)
+        record = take(session, server, "B", "reference")
     finally:
-        session.stop_server(server)
+        stop_server(session, server)
     use_reference(session.run, None, None)
     return keep(session, key, record, facts)
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
-from vst.lanes.session import RestartedServer, Session
+from vst.lanes.sending import join
+from vst.lanes.servers import RestartedServer, expect_same_instance
+from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline
 from vst.transfer.plan import PushPlan, Sent
@@ -115,9 +117,9 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
 
 def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool) -> Sent:
     lifecycle = session.need("lifecycle")
-    session.expect_same_instance()
+    expect_same_instance(session)
     begun = steps.begin("join")
-    session.join()
+    join(session)
     steps.end(begun)
     if not around:
         return _push(session, push, label, steps)

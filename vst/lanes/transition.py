@@ -7,7 +7,9 @@ from typing import Any
 
 from vst.errors import TransportError, VerificationError, VstError
 from vst.lanes import controls
+from vst.lanes.asking import take
 from vst.lanes.cache import CacheProbe
+from vst.lanes.servers import expect_same_instance
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
 from vst.oracle.compare import difference, looks_like
@@ -113,7 +115,7 @@ def _arrive(
     cache.seed()
     found.sent.append(transact(session, push))
     found.cold.append(cache.ask_again())
-    record = session.take(session.need("server"), claim, name)
+    record = take(session, session.need("server"), claim, name)
     floor = session.need("floor")
     apart = difference(record, expected, floor)
     label = session.need("server").control.get("/weight_info")
@@ -204,7 +206,7 @@ def same_check(session: Session) -> Check:
     """``server.same``: the process that was examined is the one that answers at the end."""
     expected = session.need("facts").instance.to_json()
     try:
-        session.expect_same_instance()
+        expect_same_instance(session)
     except VerificationError as error:
         return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
     except TransportError as error:

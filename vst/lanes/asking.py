@@ -1,0 +1,43 @@
+"""Which questions a run asks, and the records that it keeps of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vst.checkpoint.config_file import try_config
+from vst.errors import VerificationError
+from vst.lanes.session import Server, Session
+from vst.oracle.probes import ProbeSet, make_probes
+from vst.oracle.record import Record, take_record
+from vst.server.facts import ServerFacts
+
+
+def choose_probes(session: Session, facts: ServerFacts) -> ProbeSet:
+    """The probes of this run: from the vocabulary in config.json and the longest prompt that the server takes."""
+    conf = session.conf.oracle
+    vocab = vocab_size(session)
+    room = (facts.max_model_len or conf.max_tokens + conf.output_tokens) - conf.output_tokens - 1
+    longest = max(conf.min_tokens, min(conf.max_tokens, room))
+    probes = make_probes(vocab, conf.probes, conf.min_tokens, longest, conf.output_tokens, conf.top_k, conf.seed)
+    session.run.inputs["probes"] = {"digest": probes.digest, "probes": len(probes.prompts), "longest": longest}
+    return probes
+
+
+def vocab_size(session: Session) -> int:
+    """The size of the vocabulary; VerificationError when config.json does not say it."""
+    manifest = session.manifests.get("model") or session.manifests["checkpoint"]
+    config = try_config(manifest.path) or {}
+    for part in (config, config.get("text_config")):
+        if isinstance(part, Mapping) and isinstance(part.get("vocab_size"), int):
+            return int(part["vocab_size"])
+    raise VerificationError(f"{manifest.path}/config.json has no vocab_size, so no probes can be made")
+
+
+def take(session: Session, server: Server, claim: str, file: str) -> Record:
+    """Take a record and write it to ``record-<file>.json``."""
+    record = take_record(
+        server.control, server.name, session.need("probes"), claim, session.conf.server.request_timeout_s
+    )
+    content = {**record.to_json(), "noise_floor": session.floor}
+    session.run.write(f"record-{file}.json", content)
+    return record
