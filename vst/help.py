@@ -17,6 +17,9 @@ usage: python -m vst [group=option …] [key=value …] [hydra flags]
   python -m vst lane=publish server=attach server.base_url=… checkpoint.path=B   one transaction, nothing else
   python -m vst lane=record model=local model.path=A   take a reference of A and keep it
   python -m vst lane=compare lane.left=record-x.json lane.right=record-y.json    judge two records offline
+  python -m vst --config-dir DIR -m checkpoint=step100,step200 …    a sweep, one process after the other
+  python -m vst -m checkpoint=step100,step200 hydra/launcher=slurm hydra.launcher.partition=gpu …   as SLURM jobs
+  python -m vst.status SWEEP_DIR                       how a sweep goes on, from any machine
   python -m vst server.tensor_parallel_size=2          any key can be given on the command line
   python -m vst --cfg job --resolve                    show the whole configuration, run nothing
 
@@ -39,4 +42,6 @@ def page(conf: Path) -> str:
     for group in sorted(path for path in conf.iterdir() if path.is_dir() and path.name != "hydra"):
         options = ", ".join(sorted(path.stem for path in group.glob("*.yaml")))
         lines.append(f"  {group.name:<12}{options}\n")
+    launchers = ", ".join(sorted(path.stem for path in (conf / "hydra/launcher").glob("*.yaml")))
+    lines.append(f"  {'hydra/launcher':<12} {launchers}\n")
     return TEXT.format(groups="".join(lines))

@@ -14,15 +14,16 @@ class Gate:
     """``words`` are the overrides of a run that blocks in its lane until ``open`` lets it end."""
 
     def __init__(self, folder: Path) -> None:
-        self._pipe, self._right = folder / "left.json", folder / "right.json"
-        os.mkfifo(self._pipe)
+        folder.mkdir(exist_ok=True)
+        self.pipe, self._right = folder / "left.json", folder / "right.json"
+        os.mkfifo(self.pipe)
         answer = Answer((1, 2), (-1.0,), (3,), (-0.5,), (((3, -0.5),),), 0)
         self._content = {**Record("A", "sha256:0", (answer,)).to_json(), "noise_floor": 0.0}
         self._right.write_text(json.dumps(self._content))
 
     @property
     def words(self) -> tuple[str, ...]:
-        return ("lane=compare", f"lane.left={self._pipe}", f"lane.right={self._right}")
+        return ("lane=compare", f"lane.left={self.pipe}", f"lane.right={self._right}")
 
     def open(self, equal: bool = True, seconds: float = 30.0) -> None:
         """Let one waiting run go on, to PASS or, with a record that is not equal, to FAIL_CLOSED with code 10."""
@@ -32,7 +33,7 @@ class Gate:
         end = time.monotonic() + seconds
         while True:
             try:
-                writer = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
+                writer = os.open(self.pipe, os.O_WRONLY | os.O_NONBLOCK)
                 break
             except OSError:
                 if time.monotonic() > end:

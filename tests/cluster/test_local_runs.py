@@ -22,19 +22,19 @@ def test_runs_go_one_after_the_other_unless_more_are_asked_for(local: Vst) -> No
     assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
 
 
-def test_two_runs_at_once(local: Vst, gate: Gate) -> None:
-    words = ("hydra.launcher.parallel=2", f"hydra.sweep.dir={local.sweep}", "oracle.seed=1,2,3")
-    launcher = local.start("-m", *gate.words, *words)
+def test_two_runs_at_once(local: Vst) -> None:
+    gates = [Gate(local.cwd / str(number)) for number in range(3)]
+    lefts = ",".join(str(gate.pipe) for gate in gates)
+    words = ("lane=compare", f"lane.left={lefts}", gates[0].words[2], f"hydra.sweep.dir={local.sweep}")
+    launcher = local.start("-m", *words, "hydra.launcher.parallel=2")
     local.until_begun("0")
     local.until_begun("1")
     time.sleep(1)
     assert not (local.sweep / "2").exists()
-    gate.open()
+    gates[1].open()
     local.until_begun("2")
-    gate.open()
-    while sum((local.sweep / f"{number}/verdict.json").exists() for number in range(3)) < 2:
-        time.sleep(0.05)
-    gate.open()
+    gates[2].open()
+    gates[0].open()
     out, _ = launcher.communicate(timeout=30)
     assert launcher.returncode == 0, out + local.logs()
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
+import psutil
+import pytest
+
 from cluster.conftest import Vst
+from cluster.slurm_cluster import Cluster
 
 GPU = ("lane=L1", "server=gpu", "transfer=nccl", "publisher=gpu", "server.tensor_parallel_size=2")
 # In place of vLLM, which needs real GPUs, this notes the environment that the server would have, and ends.
@@ -62,3 +67,29 @@ def test_a_server_over_two_nodes_meets_at_the_jobs_first_host(vst: Vst) -> None:
         assert found["CUDA_VISIBLE_DEVICES"] == "0,1"
         assert found["HEAD"] == "n1 HOSTS=n1,n2"
         assert not [name for name in found if name.startswith(("SLURM_", "SRUN_"))]
+
+
+def test_a_cancelled_job_takes_its_server_along(vst: Vst, cluster: Cluster) -> None:
+    mark = f"sleep {time.time_ns()}"
+    hang = f"server.launch_prefix=[bash,-c,'exec {mark}']"
+    launcher = vst.start_slurm(*GPU, "hydra.launcher.gpus_per_node=3", hang)
+    vst.until_begun()
+    cluster.until(lambda: running(mark), "the server", 30)
+    cluster.run("scancel", vst.job())
+    launcher.communicate(timeout=60)
+    assert launcher.returncode == 143
+    assert json.loads((vst.sweep / "0/verdict.json").read_text())["interrupted"]
+    cluster.until(lambda: not running(mark), "the end of the server", 30)
+
+
+def running(command: str) -> bool:
+    return any(" ".join(one.info["cmdline"] or []) == command for one in psutil.process_iter(["cmdline"]))
+
+
+@pytest.mark.vllm
+def test_a_real_server_and_publisher_run_inside_a_job(vst: Vst) -> None:
+    room = ("hydra.launcher.mem_gb=14", "hydra.launcher.cpus_per_task=4", "hydra.launcher.timeout_min=15")
+    code, out = vst.slurm("lane=L2", *room, timeout=400)
+    assert code == 0, out + vst.logs()
+    assert vst.runs()[0]["ending"]["verdict"] == "PASS"
+    assert vst.cluster and vst.cluster.state(vst.job()) == "COMPLETED 0:0"

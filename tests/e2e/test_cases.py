@@ -32,7 +32,7 @@ class Finishes:
         self.count = 0
 
     def see(self, call: Call) -> None:
-        self.count += call.path == "/finish_weight_update"
+        self.count += (call.method, call.path) == ("POST", "/finish_weight_update")
 
 
 def test_k9_probes_that_cannot_tell_a_from_b_are_inconclusive(

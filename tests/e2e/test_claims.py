@@ -116,12 +116,12 @@ def test_a_server_restarted_behind_our_back_fails_even_on_the_right_weights(
     done: list[str] = []
 
     def swap(call: Call) -> None:
-        if len([path for path in done if path == "/finish_weight_update"]) >= 3:
+        if len([path for path in done if path == "POST /finish_weight_update"]) >= 3:
             call.backend = second.url
         return None
 
     def count(call: Call, status: int, body: Any) -> tuple[int, Any]:
-        done.append(call.path)
+        done.append(f"{call.method} {call.path}")
         return status, body
 
     with Proxy(live.url, before=swap, after=count) as proxy:

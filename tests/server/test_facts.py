@@ -8,7 +8,7 @@ from http_server import HttpServer, Reply
 
 from vst.errors import TransportError
 from vst.server.client import ControlPlane, HttpFailure
-from vst.server.facts import ROUTES, read_facts, read_instance, read_start_time
+from vst.server.facts import ROUTES, asleep, read_facts, read_instance, read_start_time
 
 METRICS = b"# HELP x\nprocess_start_time_seconds 1.7e+09\nvllm:num_requests 0\n"
 
@@ -102,3 +102,24 @@ def test_another_process_is_another_instance(server: HttpServer) -> None:
     before = read_instance(ControlPlane(server.url))
     server.routes["GET /metrics"] = Reply(200, METRICS.replace(b"1.7e+09", b"1.8e+09"))
     assert read_instance(ControlPlane(server.url)) != before
+
+
+GAUGE = 'vllm:engine_sleep_state{{engine="0",model_name="m",sleep_state="awake"}} {}\n'
+
+
+@pytest.mark.parametrize(
+    ("flag", "paused", "metrics", "expected"),
+    [
+        (False, False, "", False),
+        (True, False, "", True),
+        (True, True, GAUGE.format("1.0"), False),
+        (True, True, GAUGE.format("0.0"), True),
+        (True, True, GAUGE.format("1.0") + GAUGE.format("0.0"), True),
+        (True, True, "", None),
+        (None, False, GAUGE.format("1.0"), None),
+    ],
+)
+def test_a_paused_server_is_asleep_only_by_its_gauge(
+    flag: bool | None, paused: bool, metrics: str, expected: bool | None
+) -> None:
+    assert asleep(flag, paused, metrics) is expected

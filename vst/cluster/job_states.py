@@ -60,7 +60,7 @@ def sacct(jobs: Iterable[str]) -> dict[str, JobState]:
     wanted = sorted({job.partition("_")[0] for job in jobs})
     if not wanted:
         return {}
-    command = ["sacct", "--noheader", "--allocations", "--parsable2", "--array", "--format=JobID,State,ExitCode"]
+    command = ["sacct", "--noheader", "--allocations", "--parsable2", "--format=JobID,State,ExitCode"]
     text = ask([*command, "--jobs", ",".join(wanted)])
     return {} if text is None else parse(text)
 

@@ -116,6 +116,8 @@ def snapshot_worktree(config: DictConfig) -> str | None:
     manifest = OmegaConf.select(config, "snapshot.manifest")
     if not manifest:
         return None
+    if config.snapshot.root:
+        return str(config.snapshot.root)  # only where it is mounted can it be verified; the job does that
     from vst.snapshot import load_and_verify
 
     return str(load_and_verify(Path(manifest).expanduser().absolute()).worktree)

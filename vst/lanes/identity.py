@@ -9,6 +9,7 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes.asking import take
+from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
 from vst.oracle.compare import Difference, difference
@@ -48,6 +49,7 @@ def run_identity(session: Session) -> LaneVerdict:
             answers_check(found.broken),
             record_check(found.moved, session.conf.lane.identities, session.floor),
             weights_check(found.before, found.after, capabilities.weight_digests, capabilities.reason),
+            same_check(session),
         ),
     )
 

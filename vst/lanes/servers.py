@@ -16,6 +16,7 @@ from vst.server.client import ControlPlane, Exchange
 from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
 from vst.server.launch import ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
+from vst.verdict import Check, Outcome
 
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
@@ -172,3 +173,15 @@ def close(session: Session) -> None:
         stop_server(session, session.server)
     if session.lock is not None:
         session.lock.release()
+
+
+def same_check(session: Session) -> Check:
+    """``server.same``: the process that was examined is the one that answers at the end."""
+    expected = session.need("facts").instance.to_json()
+    try:
+        expect_same_instance(session)
+    except VerificationError as error:
+        return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
+    except TransportError as error:
+        return Check("server.same", Outcome.ERROR, expected=expected, reason=str(error))
+    return Check("server.same", Outcome.PASS, expected, expected)

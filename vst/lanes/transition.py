@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from vst.errors import TransportError, VerificationError, VstError
+from vst.errors import VstError
 from vst.lanes import controls
 from vst.lanes.asking import take
 from vst.lanes.cache import CacheProbe
-from vst.lanes.servers import expect_same_instance
+from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
 from vst.oracle.compare import difference, looks_like
@@ -200,15 +200,3 @@ def cold_check(found: list[dict[str, Any]], declared: bool, reason: str | None) 
         why = "a repeated prompt showed no cached token before the change, so a warm cache could not have been seen"
         return Check("cache.cold", Outcome.INCONCLUSIVE, found, expected, reason=why)
     return Check("cache.cold", Outcome.PASS, found, expected)
-
-
-def same_check(session: Session) -> Check:
-    """``server.same``: the process that was examined is the one that answers at the end."""
-    expected = session.need("facts").instance.to_json()
-    try:
-        expect_same_instance(session)
-    except VerificationError as error:
-        return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
-    except TransportError as error:
-        return Check("server.same", Outcome.ERROR, expected=expected, reason=str(error))
-    return Check("server.same", Outcome.PASS, expected, expected)

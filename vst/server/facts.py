@@ -29,6 +29,7 @@ ROUTES = (
 """The development routes without which nothing can be proven (0.28 and later have all of them)."""
 
 START_TIME = re.compile(r"^process_start_time_seconds(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
+AWAKE = re.compile(r'^vllm:engine_sleep_state\{[^}]*sleep_state="awake"[^}]*\}\s+([0-9.eE+-]+)', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -73,19 +74,35 @@ def read_facts(control: ControlPlane) -> ServerFacts:
     """Ask everything that does not change the server; a route that is not there gives None, no answer at all raises."""
     info = _ask(control, "/server_info", {"config_format": "json"})
     config = _part(info, "vllm_config")
+    paused = _field(_ask(control, "/is_paused"), "is_paused")
     return ServerFacts(
         version=str(_field(control.get("/version"), "version")),
         models=read_models(control),
         routes=read_routes(control),
         world_size=_field(_ask(control, "/get_world_size"), "world_size"),
-        paused=_field(_ask(control, "/is_paused"), "is_paused"),
-        sleeping=_field(_ask(control, "/is_sleeping"), "is_sleeping"),
+        paused=paused,
+        sleeping=asleep(_field(_ask(control, "/is_sleeping"), "is_sleeping"), paused, _text(_ask(control, "/metrics"))),
         weight_version=_field(_ask(control, "/weight_info"), "weight_version"),
         instance=Instance(read_start_time(control), config.get("instance_id")),
         config=config,
         env=_part(info, "vllm_env"),
         system=_part(info, "system_env"),
     )
+
+
+def asleep(flag: Any, paused: Any, metrics: str) -> bool | None:
+    """Whether memory was given back, from the flag and from the sleep gauge; None where they cannot tell.
+
+    vLLM's ``/is_sleeping`` also says true for a server that is only paused (0.32): of a paused one the gauge decides.
+    """
+    awake = [float(value) for value in AWAKE.findall(metrics)]
+    if flag is True and paused is not False:
+        return not all(awake) if awake else None
+    return flag if isinstance(flag, bool) else None
+
+
+def _text(body: Any) -> str:
+    return body if isinstance(body, str) else ""
 
 
 def read_models(control: ControlPlane) -> tuple[Mapping[str, Any], ...]:
