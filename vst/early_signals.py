@@ -6,7 +6,8 @@ Blocking them would not do: a library's threads do not block them, and a handler
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 _came: list[int] = []
@@ -23,6 +24,23 @@ def hold(numbers: Iterable[signal.Signals]) -> Callable[[], None]:
             signal.signal(number, handler)
 
     return restore
+
+
+@contextmanager
+def postponed(numbers: Collection[signal.Signals]) -> Iterator[None]:
+    """Let something finish that must not be cut in two; a signal that came meanwhile is raised after it.
+
+    What is started inside does not see the signals either: a terminal sends Ctrl-C to all processes at once.
+    """
+    restore = hold(numbers)
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+        restore()
+        if (came := take()) is not None:
+            signal.raise_signal(came)
 
 
 def _remember(number: int, frame: FrameType | None) -> None:

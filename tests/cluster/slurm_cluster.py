@@ -25,11 +25,11 @@ from vst.lifeline import guarded
 class Cluster:
     """One cluster with nodes n1 and n2; ``env`` is what its clients need."""
 
-    def __init__(self, accounting: bool = False) -> None:
+    def __init__(self, accounting: bool = False, array: int = 4) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="vst-slurm-", dir="/tmp"))
         self.folder.chmod(0o755)  # munge wants to be reached by everyone
         self.accounting = accounting
-        self.values = write_files(self.folder, accounting)
+        self.values = write_files(self.folder, accounting, array)
         self.env = {**clean_env(), "SLURM_CONF": str(self.folder / "slurm.conf")}
         self.env["PATH"] += ":/usr/sbin:/sbin"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}

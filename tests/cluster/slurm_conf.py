@@ -41,8 +41,9 @@ ReturnToService=2
 MailProg=/bin/true
 MpiDefault=none
 KillWait=15
+MessageTimeout=3
 MinJobAge=3600
-MaxArraySize=6
+MaxArraySize={array}
 GresTypes=gpu
 NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={n1} CPUs=8 RealMemory=16000 Gres=gpu:4 State=UNKNOWN
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={n2} CPUs=8 RealMemory=16000 Gres=gpu:4 State=UNKNOWN
@@ -91,7 +92,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def write_files(folder: Path, accounting: bool) -> dict[str, str]:
+def write_files(folder: Path, accounting: bool, array: int) -> dict[str, str]:
     """Write everything below ``folder``; the values that were filled in."""
     for name in ("run", "log", "state", "spool/n1", "spool/n2", "dev", "munge", "db/tmp"):
         (folder / name).mkdir(parents=True)
@@ -102,6 +103,7 @@ def write_files(folder: Path, accounting: bool) -> dict[str, str]:
     values = {name: str(port) for name, port in zip(names, free_ports(5), strict=True)}
     values |= {"dir": str(folder), "host": socket.gethostname().partition(".")[0], "user": getpass.getuser()}
     # submitit names its files after job numbers: they must not repeat from one cluster to the next.
+    values["array"] = str(array)
     values |= {"first": str(int(time.time()) % 6_000_000 * 10 + 1), "password": os.urandom(12).hex()}
     values["accounting"] = ACCOUNTED.format(**values) if accounting else "AccountingStorageType=accounting_storage/none"
     values["bind"] = "CommunicationParameters=NoInAddrAny,NoCtldInAddrAny" if _is_loopback(values["host"]) else ""

@@ -86,6 +86,11 @@ def test_a_dry_run_without_a_launcher_is_refused_rather_than_run(local: Vst) -> 
     assert not list(local.cwd.rglob("run.json"))
 
 
+def test_a_directory_for_single_runs_means_nothing_to_jobs(local: Vst) -> None:
+    code, out = local("hydra/launcher=slurm", "lane=L0", "hydra.run.dir=here")
+    assert code == 2 and "hydra.run.dir has no meaning for jobs" in out
+
+
 def test_local_processes_are_never_left_alone(local: Vst) -> None:
     code, out = local("-m", "lane=L0", "launch.wait=false")
     assert code == 2 and "launch.wait=false" in out

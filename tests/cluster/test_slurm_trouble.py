@@ -55,7 +55,7 @@ def test_scancel_of_a_pending_job_is_no_verdict_and_no_pass(vst: Vst, cluster: C
 
 
 def test_ctrl_c_cancels_what_was_submitted(vst: Vst, gate: Gate, cluster: Cluster) -> None:
-    launcher = vst.start_slurm("-m", *gate.words, "oracle.seed=range(0,8)", "hydra.launcher.array_parallelism=1")
+    launcher = vst.start_slurm("-m", *gate.words, "oracle.seed=range(0,5)", "hydra.launcher.array_parallelism=1")
     run = vst.until_begun()
     launcher.send_signal(signal.SIGINT)
     out, _ = launcher.communicate(timeout=60)

@@ -75,6 +75,12 @@ def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, co
     earlier = earlier_sweep(path, bool(config.launch.resume)) if request.sweep is None else None
     if isinstance(shape, LocalShape) and not config.launch.wait:
         raise ConfigError("launch.wait=false leaves runs to SLURM; local processes end with the launcher")
+    if isinstance(shape, SlurmShape) and any(
+        word.startswith("hydra.run.dir=") for word in config.hydra.overrides.hydra
+    ):
+        raise ConfigError(
+            "hydra.run.dir has no meaning for jobs: give hydra.sweep.dir, and hydra.sweep.subdir below it"
+        )
     prepared = prepare(request.context, config, overrides, first, path)
     expect_enough_devices(prepared, shape)
     worktree = snapshot_worktree(config)

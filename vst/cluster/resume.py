@@ -10,6 +10,7 @@ from vst.attempt import RUN_FILE, read_json
 from vst.checkpoint.audit import AuditOptions, audit
 from vst.cluster.outcome import Ending, read_ending
 from vst.cluster.prepare import Prepared
+from vst.cluster.refresh import refresh
 from vst.cluster.sweep import NAME, Sweep
 from vst.errors import ConfigError
 from vst.provenance.sidecar import SUFFIX
@@ -26,6 +27,9 @@ def earlier_sweep(path: Path, resume: bool) -> Sweep | None:
     earlier = Sweep.read(path)
     if earlier.watched_elsewhere() and earlier.watcher is not None:
         raise ConfigError(f"{path} is still watched by process {earlier.watcher['pid']} on {earlier.watcher['host']}")
+    refresh(earlier)
+    if jobs := [run.job for run in earlier.unfinished() if run.job and earlier.launcher == "slurm"]:
+        raise ConfigError(f"{path} still has jobs under way ({' '.join(jobs)}): wait for them or cancel them")
     return earlier
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from vst.cluster.job import ClusterJob
 from vst.cluster.job_states import COMMAND_TIMEOUT_S, JobState, job_states
 from vst.cluster.shape import SlurmShape
 from vst.cluster.sweep import Run, Sweep
+from vst.early_signals import postponed
 from vst.errors import TransportError
 
 FOLDER = ".submitit"
@@ -47,20 +49,23 @@ class SlurmQueue:
         while self._unsent and time.monotonic() >= self._retry_at:
             chunk = self._unsent[: self._chunk]
             try:
-                numbers = sbatch.submit(self._executor, [ClusterJob(str(self._sweep.path / run.spec)) for run in chunk])
+                # A job whose number nobody noted could not be cancelled.
+                with postponed((signal.SIGINT, signal.SIGTERM)):
+                    self._submit(chunk)
             except sbatch.QueueFull as full:
                 self._meet_limit(full, len(chunk))
             except sbatch.ControllerAway as away:
                 self._later(away)
             else:
-                self._sent(chunk, numbers)
                 changed = True
         return changed
 
-    def _sent(self, chunk: Sequence[Run], numbers: Sequence[str]) -> None:
+    def _submit(self, chunk: Sequence[Run]) -> None:
+        numbers = sbatch.submit(self._executor, [ClusterJob(str(self._sweep.path / run.spec)) for run in chunk])
         for run, number in zip(chunk, numbers, strict=True):
             run.job, run.state, run.submitted = number, "submitted", time.time()
             run.log = f"{FOLDER}/{number}_0_log.err"
+        self._sweep.write()
         del self._unsent[: len(chunk)]
         self._stuck_since, self._ask_at, self._interval = None, 0.0, min(FIRST_POLL_S, self._shape.poll_s)
         ids = numbers[0].partition("_")[0]

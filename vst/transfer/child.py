@@ -8,8 +8,10 @@ any other way.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -210,6 +212,8 @@ def claim_stdout() -> TextIO:
 
 def main() -> int:
     die_with_parent(int(sys.argv[1]))
+    # The parent asks for this before it kills: where each thread waited is all that a hang leaves behind.
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     reports = Reports(claim_stdout())
     try:
         import torch

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from vst.transfer.plan import PHASES, JoinPlan, PushPlan, Sent
 
 MAX_REPORT_BYTES = 16 << 20
 END_S = 5.0
+STACKS_S = 0.3
 NEEDED = {
     "ready": {"vllm", "torch"},
     "phase": {"phase"},
@@ -194,7 +196,15 @@ class Publisher:
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, ready)
             if left <= 0 or not selector.select(left):
-                raise self._failed("did not finish the phase before its deadline and was killed", "deadline")
+                self._ask_where_it_waits()
+                what = f"did not finish the phase before its deadline and was killed; see {self._log.name}"
+                raise self._failed(what, "deadline")
+
+    def _ask_where_it_waits(self) -> None:
+        """Have the publisher write its threads' stacks to its log; a boot that hangs could only be killed by this."""
+        if self._process is not None and self.phase != "boot":
+            self._process.send_signal(signal.SIGUSR1)
+            time.sleep(STACKS_S)
 
     def _end(self) -> str:
         try:

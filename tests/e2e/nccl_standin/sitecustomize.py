@@ -10,8 +10,6 @@ import importlib.util
 import sys
 from datetime import timedelta
 
-TARGET = "vllm.distributed.device_communicators.pynccl"
-
 
 class Stream:
     """A stream on which everything has already happened."""
@@ -42,10 +40,12 @@ def make_communicator():
     return GlooCommunicator
 
 
-def replace(module):
-    import torch
-
+def replace_communicator(module):
     module.PyNcclCommunicator = make_communicator()
+
+
+def replace_streams(module):
+    torch = module.torch
     torch.cuda.Stream = Stream
     torch.cuda.stream = lambda stream: contextlib.nullcontext()
     torch.cuda.current_stream = lambda *args: Stream()
@@ -53,19 +53,25 @@ def replace(module):
     torch.accelerator.synchronize = lambda *args: None
 
 
+REPLACE = {
+    "vllm.distributed.device_communicators.pynccl": replace_communicator,
+    "vllm.distributed.weight_transfer.packed_tensor": replace_streams,
+}
+
+
 class Finder(importlib.abc.MetaPathFinder):
-    """Finds the communicator's module as it is and replaces its class right after it was executed."""
+    """Finds the modules as they are and replaces what they need of a GPU right after they were executed."""
 
     def find_spec(self, name, path=None, target=None):
-        if name != TARGET:
+        change = REPLACE.pop(name, None)
+        if change is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
-            replace(module)
+            change(module)
 
         spec.loader.exec_module = exec_module
         return spec
