@@ -73,14 +73,7 @@ def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, co
     config, shape = request.config, request.shape
     path = Path(str(config.hydra.sweep.dir)).expanduser().absolute()
     earlier = earlier_sweep(path, bool(config.launch.resume)) if request.sweep is None else None
-    if isinstance(shape, LocalShape) and not config.launch.wait:
-        raise ConfigError("launch.wait=false leaves runs to SLURM; local processes end with the launcher")
-    if isinstance(shape, SlurmShape) and any(
-        word.startswith("hydra.run.dir=") for word in config.hydra.overrides.hydra
-    ):
-        raise ConfigError(
-            "hydra.run.dir has no meaning for jobs: give hydra.sweep.dir, and hydra.sweep.subdir below it"
-        )
+    expect_sense(config, shape)
     prepared = prepare(request.context, config, overrides, first, path)
     expect_enough_devices(prepared, shape)
     worktree = snapshot_worktree(config)
@@ -92,6 +85,15 @@ def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, co
     if config.launch.dry_run:
         return _dry_run(sweep, shape, worktree, console)
     return _send(sweep, shape, worktree, config, console)
+
+
+def expect_sense(config: DictConfig, shape: Shape) -> None:
+    """ConfigError for what the launcher would have to ignore."""
+    if isinstance(shape, LocalShape) and not config.launch.wait:
+        raise ConfigError("launch.wait=false leaves runs to SLURM; local processes end with the launcher")
+    given = list(config.hydra.overrides.hydra)
+    if isinstance(shape, SlurmShape) and any(word.startswith("hydra.run.dir=") for word in given):
+        raise ConfigError("hydra.run.dir has no meaning for jobs: give hydra.sweep.dir, and hydra.sweep.subdir in it")
 
 
 def _code_of(error: VstError) -> int:
