@@ -16,11 +16,16 @@ import httpx
 import pytest
 from omegaconf import OmegaConf
 
+from vst.checkpoint.digests import with_digests
+from vst.checkpoint.manifest import read_manifest
 from vst.checkpoint.tiny import make_tiny_pair
 from vst.confdir import conf_dir
+from vst.errors import VstError
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
+from vst.transfer.plan import JoinPlan, PushPlan
+from vst.transfer.publisher import Deadlines, Publisher
 
 
 @dataclass
@@ -167,26 +172,60 @@ def live_process(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFacto
     live.stop()
 
 
+@pytest.fixture(scope="session")
+def recovery(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recovery]:
+    manifest = with_digests(read_manifest(pair[0]), None)
+    directory = tmp_path_factory.mktemp("recovery")
+    (directory / "a.json").write_text(json.dumps(manifest.to_json()))
+    recovery = Recovery(directory, manifest.total_bytes)
+    yield recovery
+    recovery.stop()
+
+
 @pytest.fixture
-def live(live_process: Live, vst: Vst, pair: tuple[Path, Path]) -> Iterator[Live]:
+def live(live_process: Live, recovery: Recovery) -> Iterator[Live]:
     """A server that serves A at the start of each test: whatever a test left, it is pushed back or restarted."""
     yield live_process
-    bring_back(live_process, vst, pair)
+    if not live_process.untouched():
+        recovery.bring_back(live_process)
 
 
-def bring_back(live: Live, vst: Vst, pair: tuple[Path, Path]) -> None:
-    """One full push of A and a resume, as the recovery of a paused server; a restart where that is not possible."""
-    if live.untouched():
-        return
-    a, _ = pair
-    run = vst("lane=publish", *live.attach(a, a))
-    if run.code == 0:
-        httpx.post(f"{live.url}/reset_prefix_cache", timeout=30, trust_env=False).raise_for_status()
-        httpx.post(f"{live.url}/resume", timeout=30, trust_env=False).raise_for_status()
-    if run.code != 0 or not live.serving():
-        live.stop()
-        live.start()
-    live.label = live.now_label()
+@dataclass
+class Recovery:
+    """A publisher that stays: one full push of A and a resume bring a paused server back; a restart does otherwise."""
+
+    directory: Path
+    nbytes: int
+    publisher: Publisher | None = None
+
+    def bring_back(self, live: Live) -> None:
+        try:
+            self.push(live)
+        except VstError:
+            self.stop()
+            live.stop()
+            live.start()
+        live.label = live.now_label()
+        assert live.serving()
+
+    def push(self, live: Live) -> None:
+        control = ControlPlane(live.url, timeout_s=30)
+        if self.publisher is None:
+            deadlines = Deadlines(120, 30, 30, 30, 30, 1e6)
+            self.publisher = Publisher(deadlines, self.directory / "publisher.log", lambda report: None)
+            self.publisher.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu"})
+        layout = str(self.directory / "a.json")
+        where = JoinPlan(layout, live.url, None, "vst_gloo", "127.0.0.1", 0, 2, 1 << 20, "cpu", 30, 30)
+        control.post("/pause", params={"mode": "keep"})
+        self.publisher.join(where)
+        self.publisher.push(PushPlan(layout, f"recovered-{time.monotonic_ns()}"), self.nbytes)
+        control.post("/reset_prefix_cache")
+        control.post("/resume")
+
+    def stop(self) -> None:
+        if self.publisher is not None:
+            self.publisher.stop()
+            self.publisher = None
 
 
 @pytest.fixture(scope="session")
