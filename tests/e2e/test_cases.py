@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.conftest import Live, Run, Vst
-from tests.e2e.proxy import Call, Proxy
+from e2e.conftest import Live, Run, Vst
+from e2e.proxy import Call, Proxy
 from vst.checkpoint.manifest import read_manifest
 
 Pair = tuple[Path, Path]

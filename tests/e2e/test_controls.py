@@ -8,7 +8,7 @@ import httpx
 import pytest
 from hydra import compose, initialize_config_dir
 
-from tests.e2e.conftest import Live, Run, Vst
+from e2e.conftest import Live, Run, Vst
 from vst import config
 from vst.confdir import conf_dir
 from vst.lanes.asking import take

@@ -13,8 +13,8 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.conftest import Live, Run, Vst
-from tests.e2e.proxy import Call, Proxy
+from e2e.conftest import Live, Run, Vst
+from e2e.proxy import Call, Proxy
 
 TOTAL = 902912
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.e2e.conftest import Run, Vst
+from e2e.conftest import Run, Vst
 
 
 def lanes(run: Run) -> list[str]:

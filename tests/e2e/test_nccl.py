@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Live, Run, default_spec
+from e2e.conftest import Live, Run, default_spec
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import read_manifest
 from vst.oracle.compare import difference

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.e2e.checkpoints import mixtral, qwen2_tied, write_pair
-from tests.e2e.conftest import Run, Vst
+from e2e.checkpoints import mixtral, qwen2_tied, write_pair
+from e2e.conftest import Run, Vst
 
 
 def run_pair(vst: Vst, a: Path, b: Path, *more: str) -> Run:
