@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,6 @@ def test_header_gives_absolute_offsets_in_file_order(tmp_path: Path) -> None:
 
 
 def test_safetensors_reads_what_the_writer_wrote(tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors")
     path = tmp_path / "x.safetensors"
     write_safetensors(path, {"a": ("F32", (1, 2), b"\0" * 8), "é": ("I64", (1,), b"\1" * 8)})
     with safetensors.safe_open(path, "numpy") as file:

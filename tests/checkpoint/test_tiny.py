@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tokenizers
 
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import read_manifest
@@ -79,7 +80,6 @@ def test_tree_digest_sees_names_and_contents(pristine: tuple[Path, Path], tmp_pa
 
 
 def test_tokenizer_covers_every_byte_and_round_trips(pristine: tuple[Path, Path]) -> None:
-    tokenizers = pytest.importorskip("tokenizers")
     tokenizer = tokenizers.Tokenizer.from_file(str(pristine[0] / "tokenizer.json"))
     text = "Hello, wörld! 你\n\t<|end|>"
     encoded = tokenizer.encode(text)
