@@ -164,8 +164,9 @@ class Live:
         ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def live_process(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    # Not for the whole session: a worker of an idle server keeps polling, and two cores are few.
     live = Live(pair[0], tmp_path_factory.mktemp("live") / "server.log")
     live.start()
     yield live

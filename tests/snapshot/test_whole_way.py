@@ -23,7 +23,9 @@ def put_under_git(folder: Path) -> Path:
 
 def own_repository(folder: Path) -> Path:
     target = folder / "repo"
-    ignore = shutil.ignore_patterns(".git", "__pycache__", "*.egg-info", "outputs", "multirun", ".*_cache", "build")
+    ignore = shutil.ignore_patterns(
+        ".git", ".venv*", ".hypothesis", "__pycache__", "*.egg-info", "outputs", "multirun", ".*_cache"
+    )
     shutil.copytree(REPOSITORY, target, symlinks=True, ignore=ignore)
     return put_under_git(target)
 
