@@ -73,7 +73,9 @@ def test_update_that_answers_500_is_not_finished_and_not_resumed(live: Live, vst
     """Case K16."""
 
     def refuse(call: Call) -> tuple[int, Any] | None:
-        return (500, {"error": {"message": "bucket 3 is lost"}}) if call.path == "/update_weights" else None
+        if (call.method, call.path) == ("POST", "/update_weights"):
+            return 500, {"error": {"message": "bucket 3 is lost"}}
+        return None
 
     with Proxy(live.url, before=refuse) as proxy:
         run = vst("lane=L2", *live.attach(*pair, proxy.url))
@@ -87,7 +89,7 @@ def test_update_that_never_answers_fails_at_the_deadline(live: Live, vst: Vst, p
     """Case K17."""
 
     def hang(call: Call, status: int, body: Any) -> tuple[int, Any]:
-        if call.path == "/update_weights":
+        if (call.method, call.path) == ("POST", "/update_weights"):
             time.sleep(60)
         return status, body
 
