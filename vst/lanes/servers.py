@@ -184,4 +184,13 @@ def same_check(session: Session) -> Check:
         return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
     except TransportError as error:
         return Check("server.same", Outcome.ERROR, expected=expected, reason=str(error))
-    return Check("server.same", Outcome.PASS, expected, expected)
+    return unchanged_check(session.need("facts").instance, session.need("server").process is not None)
+
+
+def unchanged_check(instance: Instance, owned_process: bool) -> Check:
+    """``server.same`` where nothing contradicts it: two answers without a start time agree and say nothing."""
+    seen = instance.to_json()
+    if instance.start_time is None and not owned_process:
+        reason = "/metrics has no process_start_time_seconds, so a restart could not have been seen"
+        return Check("server.same", Outcome.INCONCLUSIVE, seen, "the process that was examined", reason=reason)
+    return Check("server.same", Outcome.PASS, seen, seen)
