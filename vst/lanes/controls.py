@@ -60,6 +60,7 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
         if checks[-1].outcome is Outcome.PASS:
             noticed += names
     checks += [_unknown(name) for name in unknown(session)]
+    checks += [left_out(name) for name in groups(session) if name not in asked]
     session.covered = share(session, noticed)
     return checks
 
@@ -71,6 +72,12 @@ def unknown(session: Session) -> list[str]:
         return []
     have = groups(session)
     return sorted({part.strip() for part in chosen.split(",")} - set(have) - {""})
+
+
+def left_out(name: str) -> Check:
+    """A family that ``lane.controls`` does not name: not tested, and said so."""
+    why = "declared by lane.controls: this family was not asked for, what the probes can see of it was not tested"
+    return Check(f"control.{name}", Outcome.NOT_APPLICABLE, None, "noticed", reason=why)
 
 
 def _unknown(name: str) -> Check:
