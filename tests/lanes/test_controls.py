@@ -78,7 +78,9 @@ def test_a_family_without_a_difference_is_unobservable_and_makes_the_lane_inconc
     manifests: dict[str, Manifest],
 ) -> None:
     one = session({"model": manifests["checkpoint"], "checkpoint": manifests["checkpoint"]}, controls="head")
-    (check,) = controls.run_controls(one, record(), [])
+    check, *others = controls.run_controls(one, record(), [])
+    assert all(other.outcome is Outcome.NOT_APPLICABLE and "lane.controls" in other.reason for other in others)
+    assert check.id == "control.head" and others
     assert (check.id, check.outcome) == ("control.head", Outcome.INCONCLUSIVE)
     assert "the same bytes" in check.reason
     assert one.covered is not None and one.covered["tensor_share"] == 0
@@ -86,7 +88,9 @@ def test_a_family_without_a_difference_is_unobservable_and_makes_the_lane_inconc
 
 def test_a_family_that_was_declared_unobservable_is_not_applicable(manifests: dict[str, Manifest]) -> None:
     same = {"model": manifests["checkpoint"], "checkpoint": manifests["checkpoint"]}
-    (check,) = controls.run_controls(session(same, controls="head", unobservable=["head"]), record(), [])
+    check, *others = controls.run_controls(session(same, controls="head", unobservable=["head"]), record(), [])
+    assert all(other.outcome is Outcome.NOT_APPLICABLE and "lane.controls" in other.reason for other in others)
+    assert check.id == "control.head" and others
     assert check.outcome is Outcome.NOT_APPLICABLE and "declared by lane.unobservable" in check.reason
 
 
