@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,10 +65,16 @@ class CapabilitiesConf:
 
 @dataclass
 class ServerConf:
-    """The server under test; ``attach`` never starts or stops one."""
+    """The servers under test; ``attach`` never starts or stops one.
+
+    ``base_urls`` are several to attach to instead of ``base_url``, ``replicas`` is how many are started: one push goes
+    to all of them.
+    """
 
     kind: str = MISSING
     base_url: str | None = None
+    base_urls: list[str] = field(default_factory=list)
+    replicas: int = 1
     host: str = MISSING
     port: int = MISSING
     served_model_name: str | None = None
@@ -206,7 +213,7 @@ class VstConf:
 HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
     "checkpoint.path": "the directory of checkpoint B, which is pushed",
-    "server.base_url": "the address of the running server, such as http://host:8000",
+    "server.base_url": "the address of the running server, such as http://host:8000 (several: server.base_urls=[…])",
     "lane.left": "the record that was taken",
     "lane.right": "the record that it must equal",
 }
@@ -259,7 +266,9 @@ def _missing(cfg: DictConfig) -> set[str]:
         missing -= {"checkpoint.path"}
     if cfg.model.generate is not None or cfg.lane.name == "compare":
         missing -= {"model.path"}
-    if cfg.server.kind == "attach" and not cfg.server.base_url:
+    if cfg.server.kind == "attach" and cfg.server.base_urls:
+        missing -= {"server.base_url"}
+    elif cfg.server.kind == "attach" and (OmegaConf.is_missing(cfg.server, "base_url") or not cfg.server.base_url):
         missing.add("server.base_url")
     if cfg.lane.name == "compare":
         missing |= {f"lane.{side}" for side in ("left", "right") if not cfg.lane[side]}
@@ -272,6 +281,8 @@ def _filled(cfg: DictConfig) -> DictConfig:
     for key in ("model.path", "checkpoint.path"):
         if OmegaConf.is_missing(filled[key.split(".")[0]], "path"):
             OmegaConf.update(filled, key, "")
+    if OmegaConf.is_missing(filled.server, "base_url"):
+        OmegaConf.update(filled, "server.base_url", None)
     return filled
 
 
@@ -301,6 +312,7 @@ def _problems(conf: VstConf) -> list[str]:
         "server.tensor_parallel_size": (conf.server.tensor_parallel_size, 1),
         "server.pipeline_parallel_size": (conf.server.pipeline_parallel_size, 1),
         "server.data_parallel_size": (conf.server.data_parallel_size, 1),
+        "server.replicas": (conf.server.replicas, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
@@ -344,5 +356,22 @@ def _server_problems(server: ServerConf) -> list[str]:
         f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
         for arg in reserved(server.args)
     ]
-    problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
-    return found + ([f"server.base_url: {problem}"] if problem else [])
+    attached = server.kind == "attach"
+    addresses = {"server.base_url": server.base_url} if server.base_url else {}
+    addresses |= {f"server.base_urls[{number}]": url for number, url in enumerate(server.base_urls)}
+    problems = {key: base_url_problem(url) for key, url in addresses.items()} if attached else {}
+    found += [f"{key}: {problem}" for key, problem in problems.items() if problem]
+    return found + list(_fleet_problems(server, attached))
+
+
+def _fleet_problems(server: ServerConf, attached: bool) -> Iterator[str]:
+    if server.base_urls and (server.base_url or not attached):
+        yield "server.base_urls is for server=attach, instead of server.base_url: set one of them"
+    if len(set(server.base_urls)) != len(server.base_urls):
+        yield "server.base_urls names a server twice"
+    if server.replicas > 1 and attached:
+        yield "server.replicas is how many servers the run starts: name running ones with server.base_urls"
+    if server.replicas > 1 and server.launch_prefix:
+        yield "server.launch_prefix spreads one server over nodes: server.replicas must be 1 with it"
+    if len(server.devices) % server.replicas:
+        yield f"server.devices={server.devices}: cannot be divided among server.replicas={server.replicas}"

@@ -25,7 +25,7 @@ from vst.errors import VerificationError, VstError
 from vst.server.client import HttpFailure, Unreachable
 from vst.transfer import child
 from vst.transfer.ledger import tensor_sha256
-from vst.transfer.plan import JoinPlan, PushPlan
+from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
 TRANSACTION = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
@@ -85,12 +85,11 @@ def server() -> Iterator[WorkerServer]:
 def join_plan(server: WorkerServer, layout: str, **changes: Any) -> JoinPlan:
     given: dict[str, Any] = {
         "layout": layout,
-        "base_url": server.url,
+        "members": (Member(server.url, 1),),
         "api_key_env": None,
         "backend": "vst_gloo",
         "master_address": "127.0.0.1",
         "port": 0,
-        "world_size": 2,
         "bucket_bytes": 65536,
         "device": "cpu",
         "timeout_s": 15.0,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from vst.transfer.plan import JoinPlan, PushPlan, Sent
+from vst.transfer.plan import JoinPlan, Member, PushPlan, Sent
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
 SPEAK = """
@@ -28,7 +29,8 @@ def done(**fields):
 READY = SPEAK + 'say("ready", vllm="0.32.0", torch="2.13.0")\n'
 JOINED = READY + 'hear(); say("phase", phase="join"); say("joined"); hear()\n'
 
-JOIN = JoinPlan("layout.json", "http://127.0.0.1:1", None, "vst_gloo", "127.0.0.1", 0, 2, 64, "cpu", 5.0, 5.0)
+HERE = Member("http://127.0.0.1:1", 1)
+JOIN = JoinPlan("layout.json", (HERE,), None, "vst_gloo", "127.0.0.1", 0, 64, "cpu", 5.0, 5.0)
 PUSH = PushPlan("manifest.json", "label-1")
 QUICK = Deadlines(boot_s=20, join_s=5, start_s=5, broadcast_s=5, finish_s=5, min_bytes_per_s=1000)
 
@@ -77,14 +79,14 @@ def all_phases(publisher: Publisher, nbytes: int = 100) -> Sent:
 
 def test_a_publisher_that_does_as_told_gives_versions_and_what_was_sent(child: Child) -> None:
     script = """
-assert hear() == {"do": "join", "plan": %r}
+assert hear() == {"do": "join", "plan": json.loads(%r)}
 say("joined")
 command = hear()
 assert (command["do"], command["plan"]["label"]) == ("push", "label-1"), command
 done()
 time.sleep(60)
 """
-    publisher = child(READY + script % JOIN.to_json())
+    publisher = child(READY + script % json.dumps(JOIN.to_json()))
     assert publisher.wait_ready() == {"vllm": "0.32.0", "torch": "2.13.0"}
     assert all_phases(publisher) == Sent(3, 100, "sha256:1", "sha256:2", 0.1)
     assert publisher.alive and not publisher.changed

@@ -8,15 +8,16 @@ from vst.config import LANES, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
+from vst.lanes.fleet_opening import open_servers
 from vst.lanes.identity import run_identity
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import attach, owned, start_server
-from vst.lanes.session import Server, Session
+from vst.lanes.servers import owned
+from vst.lanes.session import Session
 from vst.lanes.transition import run_transition
 from vst.oracle.reference import Reference
 from vst.server.allocation import TooFewDevices
-from vst.server.lock import ServerLock
+from vst.server.seats import server_titles
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 Show = Callable[[LaneVerdict], None]
@@ -49,9 +50,8 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
             reference = obtain(session)
-        session.progress.say("starting the server on A" if owned(session) else "attaching to the server")
-        session.server = open_server(session)
-        session.lock = ServerLock(session.server.control.base_url)
+        session.progress.say(_opening(session))
+        open_servers(session)
     except VstError as error:
         verdict.lanes.append(not_started(error))
         show(verdict.lanes[-1])
@@ -65,9 +65,10 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
             return
 
 
-def open_server(session: Session) -> Server:
-    """The server under test: started on A, or the one to attach to."""
-    return start_server(session, session.manifests["model"].path, "model") if owned(session) else attach(session)
+def _opening(session: Session) -> str:
+    count = len(server_titles(vars(session.conf.server)))
+    what = "the server" if count == 1 else f"{count} servers"
+    return f"starting {what} on A" if owned(session) else f"attaching to {what}"
 
 
 def not_started(error: VstError) -> LaneVerdict:
@@ -107,8 +108,8 @@ def _keep_own(session: Session) -> None:
 
 def _close_fail(session: Session, lane: LaneVerdict) -> None:
     """After a lane that did not pass, a server that may not hold what it should is tainted."""
-    lifecycle = session.lifecycle
-    if lane.passed or lifecycle is None or session.transactions == 0:
+    fleet = session.fleet
+    if lane.passed or fleet is None or session.transactions == 0:
         return
-    if lane.cause in (Outcome.FAIL, Outcome.ERROR) or not lifecycle.verified:
-        lifecycle.taint(f"{lane.lane} did not pass")
+    if lane.cause in (Outcome.FAIL, Outcome.ERROR) or not fleet.verified:
+        fleet.taint(f"{lane.lane} did not pass")

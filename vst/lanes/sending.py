@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vst.errors import TransportError
+from vst.errors import TransportError, VerificationError
 from vst.lanes.servers import hosts, split
 from vst.lanes.session import Session
 from vst.server.allocation import VISIBLE
 from vst.server.launch import without_scheduler
-from vst.transfer.plan import JoinPlan
+from vst.transfer.plan import JoinPlan, Member
 from vst.transfer.publisher import Deadlines, Publisher
 from vst.transfer.route import address_towards
 
@@ -52,19 +53,21 @@ def _published(session: Session, report: dict[str, Any]) -> None:
         session.progress.bytes("sent", report["bytes"], report["total"])
 
 
-def join_plan(session: Session, layout: Path, world_size: int) -> JoinPlan:
-    """Where the publisher meets the ``world_size`` workers of the server, and how long it may wait for them."""
-    conf, server = session.conf, session.need("server")
+def join_plan(session: Session, layout: Path) -> JoinPlan:
+    """Where the publisher meets the workers of all servers, and how long it may wait for them."""
+    conf, replicas = session.conf, session.need("fleet").replicas
     timeouts = conf.transfer.timeouts
     longest = timeouts.broadcast_s + _largest_total(session) / _slowest(session)
     return JoinPlan(
         layout=str(layout),
-        base_url=server.control.base_url,
+        members=tuple(
+            Member(one.server.control.base_url, one.facts.world_size, one.server.title) for one in replicas
+        ),
         api_key_env=conf.server.api_key_env,
         backend=conf.transfer.backend,
-        master_address=conf.transfer.master_address or _rendezvous(session, server.control.base_url),
+        master_address=conf.transfer.master_address
+        or _rendezvous(session, [one.server.control.base_url for one in replicas]),
         port=conf.transfer.port,
-        world_size=world_size + 1,
         bucket_bytes=conf.transfer.bucket_bytes,
         device=split(session).device,
         timeout_s=max(longest, timeouts.join_s),
@@ -72,10 +75,24 @@ def join_plan(session: Session, layout: Path, world_size: int) -> JoinPlan:
     )
 
 
-def _rendezvous(session: Session, base_url: str) -> str:
-    """Where the server's workers find the publisher: on another node only by this host's name in the job."""
+def _rendezvous(session: Session, base_urls: list[str]) -> str:
+    """Where the servers' workers find the publisher: on another node only by this host's name in the job."""
     nodes = hosts(session) if session.conf.server.launch_prefix else ()
-    return nodes[0] if len(nodes) > 1 else _route_to(base_url)
+    return nodes[0] if len(nodes) > 1 else one_address([_route_to(url) for url in base_urls])
+
+
+def one_address(routes: list[str]) -> str:
+    """The address that serves all routes: only this machine's own servers can use the loopback one.
+
+    VerificationError when the servers reach this machine by different addresses.
+    """
+    outside = sorted({route for route in routes if not ipaddress.ip_address(route.partition("%")[0]).is_loopback})
+    if len(outside) > 1:
+        raise VerificationError(
+            f"the servers reach this machine by different addresses, {', '.join(outside)}: set transfer.master_address "
+            "to one that all of them can use"
+        )
+    return outside[0] if outside else routes[0]
 
 
 def _largest_total(session: Session) -> int:
@@ -83,11 +100,11 @@ def _largest_total(session: Session) -> int:
 
 
 def join(session: Session) -> None:
-    """Make the publisher a member of the server's transfer group, once."""
+    """Make the publisher and all servers one transfer group, once."""
     if not session.joined:
         publisher = session.publisher or start_publisher(session)
         layout = session.manifest_files.get("model") or session.manifest_files["checkpoint"]
-        publisher.join(join_plan(session, layout, session.need("facts").world_size))
+        publisher.join(join_plan(session, layout))
         session.joined = True
 
 

@@ -6,17 +6,20 @@ Nothing here is in a ``finally``: after a failure the server is tainted, and nei
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
+from vst.lanes.fleet import Fleet
 from vst.lanes.sending import join
-from vst.lanes.servers import RestartedServer, expect_same_instance
+from vst.lanes.servers import RestartedServer, expect_same_instances
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline
+from vst.server.lifecycle import Lifecycle
 from vst.transfer.plan import PushPlan, Sent
 from vst.transfer.publisher import PublisherFailed
 from vst.transfer.wire import cut
@@ -116,28 +119,28 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
 
 
 def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool) -> Sent:
-    lifecycle = session.need("lifecycle")
-    expect_same_instance(session)
+    fleet: Fleet = session.need("fleet")
+    expect_same_instances(session)
     begun = steps.begin("join")
     join(session)
     steps.end(begun)
     if not around:
         return _push(session, push, label, steps)
-    for name, move in (
-        ("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)),
-        ("reset", lifecycle.reset_caches),
-    ):
-        begun = steps.begin(name)
-        move()
-        steps.end(begun)
-    lifecycle.begin_push(push.role)
+    mode = session.conf.lane.pause_mode
+    _step(fleet, steps, "pause", lambda lifecycle: lifecycle.pause(mode))
+    _step(fleet, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    fleet.each(lambda lifecycle: lifecycle.begin_push(push.role))
     sent = _push(session, push, label, steps)
-    lifecycle.end_push(_content(push))
-    for name, move in (("reset", lifecycle.reset_caches), ("resume", lifecycle.resume)):
-        begun = steps.begin(name)
-        move()
-        steps.end(begun)
+    fleet.each(lambda lifecycle: lifecycle.end_push(_content(push)))
+    _step(fleet, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _step(fleet, steps, "resume", lambda lifecycle: lifecycle.resume())
     return sent
+
+
+def _step(fleet: Fleet, steps: Steps, name: str, move: Callable[[Lifecycle], None]) -> None:
+    begun = steps.begin(name)
+    fleet.each(move)
+    steps.end(begun)
 
 
 def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
@@ -167,13 +170,15 @@ def _content(push: Push) -> str:
 
 
 def _give_up(session: Session, error: VstError) -> None:
-    """Nothing is undone: without a change the server is left paused or serving as it is, after one it is tainted."""
-    lifecycle = session.need("lifecycle")
+    """Nothing is undone: without a change the servers are left paused or serving as they are, after one all are
+    tainted.
+    """
+    fleet: Fleet = session.need("fleet")
     changed = not isinstance(error, PublisherFailed) or error.changed
     if session.publisher is not None:
         session.publisher.stop()
-    if changed or lifecycle.state != "serving":
-        lifecycle.taint(str(error))
+    if changed or fleet.state != "serving":
+        fleet.taint(str(error))
 
 
 def outcome_of(error: BaseException) -> Outcome:
@@ -193,8 +198,8 @@ def _phase(error: VstError) -> dict[str, Any]:
 
 
 def _state(session: Session) -> dict[str, Any]:
-    lifecycle = session.need("lifecycle")
-    return {"state": lifecycle.state, "holds": lifecycle.holds}
+    fleet: Fleet = session.need("fleet")
+    return {"state": fleet.state, "holds": fleet.holds}
 
 
 def answers_check(error: VstError | None) -> Check:

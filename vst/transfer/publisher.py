@@ -81,6 +81,7 @@ class Publisher:
         self.phase = "boot"
         self.changed = False
         self.versions: dict[str, str] = {}
+        self._servers = 0
 
     @property
     def pid(self) -> int | None:
@@ -115,7 +116,9 @@ class Publisher:
         return self.versions
 
     def join(self, plan: JoinPlan) -> None:
+        """Meet the workers of every server of the plan: all of them join, or PublisherFailed and nothing is started."""
         self.wait_ready()
+        self._servers = len(plan.members)
         self._enter("join", 0)
         self._send({"do": "join", "plan": plan.to_json()})
         self._until("joined", 0)
@@ -215,8 +218,9 @@ class Publisher:
         return f"{how}; see {self._log.name}"
 
     def _failed(self, what: str, kind: str) -> PublisherFailed:
-        # The workers wait in the rendezvous for a peer that is gone now, and the whole server waits for them.
-        blocked = self.phase == "join" and kind != "answer"
+        # The workers wait in the rendezvous for a peer that is gone now, and the whole server waits for them: also
+        # those of the servers that did not refuse.
+        blocked = self.phase == "join" and (kind != "answer" or self._servers > 1)
         phase, changed = self.phase, self.changed or blocked
         self.stop()
         return PublisherFailed(f"publisher, phase {phase}: {what}", phase, kind, changed)
