@@ -17,6 +17,7 @@ from vst.lanes.servers import RestartedServer, expect_same_instance
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline
+from vst.server.states import IllegalMove
 from vst.transfer.plan import PushPlan, Sent
 from vst.transfer.publisher import PublisherFailed
 from vst.transfer.wire import cut
@@ -122,7 +123,10 @@ def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool)
     join(session)
     steps.end(begun)
     if not around:
-        return _push(session, push, label, steps)
+        lifecycle.begin_push(push.role, "publish")
+        sent = _push(session, push, label, steps)
+        lifecycle.end_push(_content(push))
+        return sent
     for name, move in (
         ("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)),
         ("reset", lifecycle.reset_caches),
@@ -167,13 +171,33 @@ def _content(push: Push) -> str:
 
 
 def _give_up(session: Session, error: VstError) -> None:
-    """Nothing is undone: without a change the server is left paused or serving as it is, after one it is tainted."""
+    """Nothing is undone: without a change the server is left as it is, after one it is tainted."""
     lifecycle = session.need("lifecycle")
+    if isinstance(error, IllegalMove):
+        return
     changed = not isinstance(error, PublisherFailed) or error.changed
     if session.publisher is not None:
+        # Another push begins with a new process, which joins anew.
         session.publisher.stop()
+        session.publisher, session.joined = None, False
     if changed or lifecycle.state != "serving":
-        lifecycle.taint(str(error))
+        lifecycle.taint(str(error), restart_needed(error, lifecycle.recovering))
+
+
+def restart_needed(error: BaseException, recovering: bool) -> str | None:
+    """Why only a restart helps after this failure, None where a full push may.
+
+    No engine rolls back, and an update that was left open refuses every later start (vLLM 0.28 and later).
+    """
+    if not isinstance(error, PublisherFailed):
+        return None
+    if error.phase == "join":
+        return "its workers may still wait in the rendezvous for a publisher that is gone"
+    if error.phase == "start" and error.kind != "answer":
+        return "the update may have been left open: the start was sent and its answer is not known"
+    if error.phase == "start" and recovering:
+        return "it refuses to start an update: the failed one was left open"
+    return "the update was left open: its finish did not succeed" if error.phase == "finish" else None
 
 
 def outcome_of(error: BaseException) -> Outcome:
