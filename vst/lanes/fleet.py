@@ -84,9 +84,13 @@ class Fleet:
         """Whether the content of every server was compared and is what was claimed."""
         return all(replica.lifecycle.verified for replica in self.replicas)
 
-    def taint(self, reason: str) -> None:
+    @property
+    def recovering(self) -> bool:
+        return any(replica.lifecycle.recovering for replica in self.replicas)
+
+    def taint(self, reason: str, restart: str | None = None) -> None:
         """Give all servers up: what one of them failed at, none of them can be said to have done."""
-        self.each(lambda lifecycle: lifecycle.taint(reason))
+        self.each(lambda lifecycle: lifecycle.taint(reason, restart))
 
     def _together(self, said: Sequence[str]) -> str:
         if len(set(said)) == 1:

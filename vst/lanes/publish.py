@@ -17,7 +17,7 @@ from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import on_this_machine, owned, spec, split
 from vst.lanes.session import Session
-from vst.lanes.transaction import Push, TransactionFailed, completed_check, transact
+from vst.lanes.transaction import Push, TransactionFailed, completed_check, publish_only
 from vst.server.facts import ServerFacts
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
@@ -54,7 +54,7 @@ def _push(session: Session) -> LaneVerdict:
     sent: list[Sent] = []
     failure = None
     try:
-        sent.append(transact(session, Push("checkpoint", purpose="publish"), around=False))
+        sent.append(publish_only(session, Push("checkpoint", purpose="publish")))
     except TransactionFailed as error:
         failure = error
     return LaneVerdict("publish", (*checks, completed_check(sent, failure)))
