@@ -22,7 +22,14 @@ from vst.provenance.composed import resolved_digest
 from vst.server.address import base_url_problem
 from vst.server.launch import reserved
 
-LANES = ("L0", "L1", "L2", "L3")
+LANES = ("L0", "L1", "L2", "L3", "L6")
+"""The rungs of the ladder in order; ``vst.lanes.ladder`` has one runner for each."""
+
+NOT_BUILT = ("L4", "L5")
+"""Rungs of the protocol that this version has not: L6 says that they were not climbed. Put them into ``LANES``."""
+
+FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
+ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
 OPERATIONS = ("publish", "record", "compare")
 
 
@@ -56,10 +63,14 @@ class CheckpointConf:
 
 @dataclass
 class CapabilitiesConf:
-    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given."""
+    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given.
+
+    ``kill`` says whether the run may kill it and start it anew, which it may only with a server of its own.
+    """
 
     cached_tokens: bool = MISSING
     weight_digests: bool = MISSING
+    kill: bool = MISSING
     reason: str | None = None
 
 
@@ -173,6 +184,25 @@ class LoadConf:
 
 
 @dataclass
+class EnduranceConf:
+    """Lane L6. ``memory_growth`` is a share of the server's memory a cycle, ``faults`` names those that are made.
+
+    ``fault_push_s`` is how long a push lasts that a fault interrupts, ``hang_s`` the deadline that a hanging publisher
+    must meet, ``limit_s`` the time from a fault to its verdict beside that, ``quiet_s`` how long a server that does not
+    serve must leave a request without an answer; all in seconds.
+    """
+
+    cycles: int = MISSING
+    answers: int = MISSING
+    memory_growth: float = MISSING
+    faults: list[str] = field(default_factory=list)
+    fault_push_s: float = MISSING
+    hang_s: float = MISSING
+    limit_s: float = MISSING
+    quiet_s: float = MISSING
+
+
+@dataclass
 class OracleConf:
     """Probes and records; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
 
@@ -233,6 +263,7 @@ class VstConf:
     lane: LaneConf = field(default_factory=LaneConf)
     oracle: OracleConf = field(default_factory=OracleConf)
     load: LoadConf = field(default_factory=LoadConf)
+    endurance: EnduranceConf = field(default_factory=EnduranceConf)
     paths: PathsConf = field(default_factory=PathsConf)
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
@@ -344,6 +375,8 @@ def _problems(conf: VstConf) -> list[str]:
         "server.replicas": (conf.server.replicas, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "endurance.cycles": (conf.endurance.cycles, 1),
+        "endurance.answers": (conf.endurance.answers, 1),
         "load.prompts": (conf.load.prompts, 1),
         "load.min_tokens": (conf.load.min_tokens, 2),
         "load.max_tokens": (conf.load.max_tokens, conf.load.min_tokens),
@@ -363,6 +396,9 @@ def _problems(conf: VstConf) -> list[str]:
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
         found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
+    unknown = sorted(set(conf.endurance.faults) - set(FAULTS))
+    if unknown:
+        found.append(f"endurance.faults={unknown}: expected some of {', '.join(FAULTS)}")
     if not 0 <= conf.load.stream_share <= 1:
         found.append(f"load.stream_share={conf.load.stream_share}: a share is from 0 to 1")
     if conf.launch.dry_run:
@@ -386,6 +422,8 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.start_timeout_s": conf.server.start_timeout_s,
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
+        **{f"endurance.{name}": getattr(conf.endurance, name) for name in ENDURANCE_S},
+        "endurance.memory_growth": conf.endurance.memory_growth,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
         "load.load_s": load.load_s,
@@ -413,6 +451,8 @@ def _fleet_problems(server: ServerConf, attached: bool) -> Iterator[str]:
         yield "server.base_urls is for server=attach, instead of server.base_url: set one of them"
     if len(set(server.base_urls)) != len(server.base_urls):
         yield "server.base_urls names a server twice"
+    if server.capabilities.kill and attached:
+        yield "server.capabilities.kill=true: a server that this run did not start is not killed"
     if server.replicas > 1 and attached:
         yield "server.replicas is how many servers the run starts: name running ones with server.base_urls"
     if server.replicas > 1 and server.launch_prefix:

@@ -1,11 +1,12 @@
-"""The ladder: L0, L1, L2, L3 in order, stopping at the first that does not pass."""
+"""The ladder: L0, L1, L2, … in order, stopping at the first that does not pass. ``RUNGS`` is the one list of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from vst.config import LANES, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.endurance.lane import run_endurance
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
@@ -44,12 +45,11 @@ def climb(session: Session, verdict: Verdict, show: Show) -> None:
 
 def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> None:
     wanted = LANES[1 : LANES.index(upto) + 1]
-    reference: Reference | None = None
     try:
         start_publisher(session)
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
-            reference = obtain(session)
+            session.reference = obtain(session)
         session.progress.say(_opening(session))
         open_servers(session)
     except VstError as error:
@@ -57,7 +57,7 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
         show(verdict.lanes[-1])
         return
     for name in wanted:
-        lane = _run(session, name, reference)
+        lane = RUNGS[name](session)
         verdict.lanes.append(lane)
         _close_fail(session, lane)
         show(lane)
@@ -83,21 +83,35 @@ def not_started(error: VstError) -> LaneVerdict:
     return LaneVerdict("L1", (Check(name, outcome, expected=expected, reason=str(error)),))
 
 
-def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdict:
-    if name == "L1":
-        lane = run_contract(session)
-        if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
-            _keep_own(session)
-        return lane
-    if name == "L2":
-        return run_identity(session)
-    try:
-        return run_transition(session, reference or obtain(session))
-    except VstError as error:
-        outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
-        return LaneVerdict(
-            "L3", (Check("reference.comparable", outcome, expected="a reference of B", reason=str(error)),)
-        )
+def _contract(session: Session) -> LaneVerdict:
+    lane = run_contract(session)
+    if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
+        _keep_own(session)
+    return lane
+
+
+def _referred(lane: str, run: Callable[[Session, Reference], LaneVerdict]) -> Callable[[Session], LaneVerdict]:
+    """A lane that needs the reference of B, which is taken when the first of them is reached."""
+
+    def climb_one(session: Session) -> LaneVerdict:
+        try:
+            session.reference = session.reference or obtain(session)
+        except VstError as error:
+            outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
+            check = Check("reference.comparable", outcome, expected="a reference of B", reason=str(error))
+            return LaneVerdict(lane, (check,))
+        return run(session, session.reference)
+
+    return climb_one
+
+
+RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
+    "L1": _contract,
+    "L2": run_identity,
+    "L3": _referred("L3", run_transition),
+    # L4 and L5 come here, and into ``vst.config.LANES``: until then L6 says that they were not climbed.
+    "L6": _referred("L6", run_endurance),
+}
 
 
 def _keep_own(session: Session) -> None:

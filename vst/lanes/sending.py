@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from vst.errors import TransportError, VerificationError
 from vst.lanes.servers import hosts, split
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.server.allocation import VISIBLE
 from vst.server.launch import without_scheduler
 from vst.transfer.plan import JoinPlan, Member
@@ -51,17 +51,19 @@ def _published(session: Session, report: dict[str, Any]) -> None:
         session.run.evidence.libraries = {"vllm": report["vllm"], **report.get("libraries", {})}
     if report["event"] == "progress":
         session.progress.bytes("sent", report["bytes"], report["total"])
+    for heard in list(session.watchers):
+        heard(report)
 
 
 def join_plan(session: Session, layout: Path) -> JoinPlan:
     """Where the publisher meets the workers of all servers, and how long it may wait for them."""
     conf, replicas = session.conf, session.need("fleet").replicas
     timeouts = conf.transfer.timeouts
-    longest = timeouts.broadcast_s + _largest_total(session) / _slowest(session)
+    longest = longest_broadcast(session)
     return JoinPlan(
         layout=str(layout),
         members=tuple(
-            Member(one.server.control.base_url, one.facts.world_size, one.server.title) for one in replicas
+            Member(called(session, one.server), one.facts.world_size or 0, one.server.title) for one in replicas
         ),
         api_key_env=conf.server.api_key_env,
         backend=conf.transfer.backend,
@@ -73,6 +75,23 @@ def join_plan(session: Session, layout: Path) -> JoinPlan:
         timeout_s=max(longest, timeouts.join_s),
         http_timeout_s=max(longest, timeouts.join_s, timeouts.finish_s),
     )
+
+
+def leave(session: Session) -> None:
+    """Give the transfer group up: the next push is made by a new publisher, which joins the servers anew."""
+    if session.publisher is not None:
+        session.publisher.stop()
+    session.publisher, session.joined = None, False
+
+
+def called(session: Session, server: Server) -> str:
+    """The address by which the publisher calls a server: its own, unless there is a detour."""
+    return session.detours.get(server.control.base_url, server.control.base_url)
+
+
+def longest_broadcast(session: Session) -> float:
+    """Seconds after which a broadcast of the larger checkpoint is given up."""
+    return session.conf.transfer.timeouts.broadcast_s + _largest_total(session) / _slowest(session)
 
 
 def _rendezvous(session: Session, base_urls: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,8 +12,10 @@ from vst.config import VstConf
 from vst.errors import VerificationError
 from vst.lanes.fleet import Fleet
 from vst.lanes.fleet import Server as Server
+from vst.load.generator import Load
 from vst.oracle.probes import ProbeSet
 from vst.oracle.record import Record
+from vst.oracle.reference import Reference
 from vst.provenance.rundir import RunDir
 from vst.server.facts import ServerFacts
 from vst.server.lifecycle import Lifecycle
@@ -33,7 +36,9 @@ class Session:
     """The state of one run; lanes fill it in the order in which they need it.
 
     ``servers`` are those that can be asked, ``seats`` all places of them that answer by themselves (each server, or
-    each data-parallel rank), ``fleet`` the servers once they were examined.
+    each data-parallel rank), ``fleet`` the servers once they were examined. ``loads`` are told what is done to the
+    servers, ``watchers`` hear what the publisher reports, and ``detours`` are the addresses by which the publisher
+    calls servers instead of their own.
     """
 
     conf: VstConf
@@ -47,12 +52,16 @@ class Session:
     locks: list[ServerLock] = field(default_factory=list)
     publisher: Publisher | None = None
     joined: bool = False
+    reference: Reference | None = None
     probes: ProbeSet | None = None
     records: list[Record] = field(default_factory=list)
     floor: float | None = None
     transactions: int = 0
     label: str | None = None
     covered: dict[str, Any] | None = None
+    loads: list[Load] = field(default_factory=list)
+    watchers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    detours: dict[str, str] = field(default_factory=dict)
 
     @property
     def server(self) -> Server | None:

@@ -15,7 +15,7 @@ from typing import Any
 from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
 from vst.lanes.fleet import Fleet
-from vst.lanes.sending import join
+from vst.lanes.sending import join, leave
 from vst.lanes.servers import RestartedServer, expect_same_instances
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
@@ -28,16 +28,22 @@ from vst.transfer.wire import cut
 from vst.verdict import Check, Outcome
 
 FORMAT = "vst-weight-update/1"
+CLAIMS = {"checkpoint": "B", "model": "A"}
+"""What a record or a load calls the content of each role."""
 
 
 @dataclass(frozen=True)
 class Push:
-    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role."""
+    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role.
+
+    ``seconds`` slows the push down to last about so long, where it would be over sooner.
+    """
 
     role: str
     other: str | None = None
     from_other: tuple[str, ...] = ()
     purpose: str = "transition"
+    seconds: float | None = None
 
 
 class TransactionFailed(VstError):
@@ -90,6 +96,15 @@ def transact(session: Session, push: Push) -> Sent:
 def push_here(session: Session, push: Push) -> Sent:
     """One transaction as a step of a chain, which has brought the server where it is legal; else as ``transact``."""
     return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", partial(_bare, move="push"))
+
+
+def restore(session: Session, push: Push) -> Sent:
+    """The way out of a failed transaction: pause what was given up, reset, push, reset and resume.
+
+    A server that was started anew meanwhile goes along. The servers are reported as tainted until their answers were
+    compared and the lifecycle's ``verify`` was called. Raises TransactionFailed as ``transact`` does.
+    """
+    return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", _restoring)
 
 
 def publish_only(session: Session, push: Push) -> Sent:
@@ -146,13 +161,34 @@ def _bare(session: Session, push: Push, label: str, steps: Steps, move: str) -> 
 
 
 def _around(session: Session, push: Push, label: str, steps: Steps) -> Sent:
-    mode = session.conf.lane.pause_mode
+    mode, claim = session.conf.lane.pause_mode, CLAIMS[push.role]
+    _mark(session, "pausing", mode=mode)
     _step(session, steps, "pause", lambda lifecycle: lifecycle.pause(mode))
+    _mark(session, "paused")
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _mark(session, "push_begin", claim=claim)
+    sent = _bare(session, push, label, steps, "push")
+    _mark(session, "push_end", claim=claim)
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _mark(session, "resuming")
+    _step(session, steps, "resume", lambda lifecycle: lifecycle.resume())
+    _mark(session, "resumed")
+    return sent
+
+
+def _restoring(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+    mode = session.conf.lane.pause_mode
+    _step(session, steps, "recover", lambda one: one.begin_recovery() if one.state == "tainted" else one.pause(mode))
     _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
     sent = _bare(session, push, label, steps, "push")
     _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
     _step(session, steps, "resume", lambda lifecycle: lifecycle.resume())
     return sent
+
+
+def _mark(session: Session, what: str, **fields: Any) -> None:
+    for load in session.loads:
+        load.mark(what, **fields)
 
 
 def _step(session: Session, steps: Steps, name: str, move: Callable[[Lifecycle], None]) -> None:
@@ -162,17 +198,22 @@ def _step(session: Session, steps: Steps, name: str, move: Callable[[Lifecycle],
 
 
 def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
-    begun = steps.begin("push")
+    begun, total = steps.begin("push"), session.manifests[push.role].total_bytes
     plan = PushPlan(
         manifest=str(session.manifest_files[push.role]),
         label=label,
         other=str(session.manifest_files[push.other]) if push.other else None,
         from_other=push.from_other,
-        rate_limit=session.conf.transfer.rate_limit_bytes_per_s,
+        rate_limit=_rate(session, push, total),
     )
-    sent: Sent = session.need("publisher").push(plan, session.manifests[push.role].total_bytes)
+    sent: Sent = session.need("publisher").push(plan, total)
     steps.end(begun)
     return sent
+
+
+def _rate(session: Session, push: Push, total: int) -> float | None:
+    wanted = [session.conf.transfer.rate_limit_bytes_per_s, total / push.seconds if push.seconds else None]
+    return min((rate for rate in wanted if rate), default=None)
 
 
 def _buckets(session: Session, push: Push) -> int | None:
@@ -193,10 +234,7 @@ def _give_up(session: Session, error: VstError) -> None:
     if isinstance(error, IllegalMove):
         return
     changed = not isinstance(error, PublisherFailed) or error.changed
-    if session.publisher is not None:
-        # Another push begins with a new process, which joins anew.
-        session.publisher.stop()
-        session.publisher, session.joined = None, False
+    leave(session)
     if changed or fleet.state != "serving":
         fleet.taint(str(error), restart_needed(error, fleet.recovering, len(fleet.replicas)))
 

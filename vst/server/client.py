@@ -92,6 +92,7 @@ class ControlPlane:
             raise ConfigError("the key named by server.api_key_env has characters that no header can carry")
         self.base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
+        self.rank = rank
         self._tell = on_exchange
         self._key = api_key
         # One connection for each call: one that was kept can be closed by the server just when it is used again.

@@ -73,7 +73,7 @@ class Publisher:
     """One publisher process; ``on_event`` hears everything that it reports, as dictionaries with an ``event``."""
 
     def __init__(self, deadlines: Deadlines, log: Path, on_event: Callable[[dict[str, Any]], None]) -> None:
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self._log = log
         self._tell = on_event
         self._process: subprocess.Popen[bytes] | None = None
@@ -145,7 +145,7 @@ class Publisher:
     def _enter(self, phase: str, nbytes: int) -> None:
         self.phase = phase
         self.changed = self.changed or phase in ("start", "broadcast", "finish")
-        self._until_time = time.monotonic() + self._deadlines.limit(phase, nbytes)
+        self._until_time = time.monotonic() + self.deadlines.limit(phase, nbytes)
 
     def _send(self, command: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
