@@ -161,13 +161,42 @@ class AdmissionConf:
 
 @dataclass
 class LifecycleConf:
-    """The moves around an update: ``chain`` in the notation of plans, and how the traffic in lane L4 is made."""
+    """The moves around an update: ``chain`` in the notation of plans.
+
+    ``quiet_s`` is how long lane L4 watches a server that does not serve, after everything has settled.
+    """
 
     chain: list[str] = MISSING
-    stream_tokens: int = MISSING
-    pause_after_tokens: int = MISSING
     quiet_s: float = MISSING
     admission: AdmissionConf = field(default_factory=AdmissionConf)
+
+
+@dataclass
+class LoadConf:
+    """Traffic beside a lane. ``rate_per_s`` null is a closed loop of ``concurrency`` askers, a number an open one.
+
+    ``refused`` are statuses with which a request may be turned away during a pause, ``aborted`` lets a pause cut
+    answers short, ``spanning`` lets an answer that crossed an update go on as anything from there.
+    """
+
+    prompts: int = MISSING
+    min_tokens: int = MISSING
+    max_tokens: int = MISSING
+    output_tokens: int = MISSING
+    stream_share: float = MISSING
+    seed: int = MISSING
+    concurrency: int = MISSING
+    rate_per_s: float | None = None
+    max_in_flight: int = MISSING
+    max_requests: int = MISSING
+    rounds: int = MISSING
+    request_s: float = MISSING
+    load_s: float = MISSING
+    drain_s: float = MISSING
+    settle_s: float = MISSING
+    refused: list[int] = field(default_factory=list)
+    aborted: bool = MISSING
+    spanning: bool = MISSING
 
 
 @dataclass
@@ -231,6 +260,7 @@ class VstConf:
     lane: LaneConf = field(default_factory=LaneConf)
     lifecycle: LifecycleConf = field(default_factory=LifecycleConf)
     oracle: OracleConf = field(default_factory=OracleConf)
+    load: LoadConf = field(default_factory=LoadConf)
     paths: PathsConf = field(default_factory=PathsConf)
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
@@ -335,8 +365,6 @@ def _problems(conf: VstConf) -> list[str]:
     at_least = {
         "lane.identities": (conf.lane.identities, 2),
         "lane.cycles": (conf.lane.cycles, 1),
-        "lifecycle.pause_after_tokens": (conf.lifecycle.pause_after_tokens, 1),
-        "lifecycle.stream_tokens": (conf.lifecycle.stream_tokens, 2 * conf.lifecycle.pause_after_tokens),
         "oracle.repeats": (conf.oracle.repeats, 2),
         "oracle.probes": (conf.oracle.probes, 1),
         "oracle.min_tokens": (conf.oracle.min_tokens, 2),
@@ -346,6 +374,14 @@ def _problems(conf: VstConf) -> list[str]:
         "server.data_parallel_size": (conf.server.data_parallel_size, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "load.prompts": (conf.load.prompts, 1),
+        "load.min_tokens": (conf.load.min_tokens, 2),
+        "load.max_tokens": (conf.load.max_tokens, conf.load.min_tokens),
+        "load.output_tokens": (conf.load.output_tokens, 2),
+        "load.concurrency": (conf.load.concurrency, 1),
+        "load.max_in_flight": (conf.load.max_in_flight, 1),
+        "load.max_requests": (conf.load.max_requests, 1),
+        "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
@@ -357,6 +393,8 @@ def _problems(conf: VstConf) -> list[str]:
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
         found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
+    if not 0 <= conf.load.stream_share <= 1:
+        found.append(f"load.stream_share={conf.load.stream_share}: a share is from 0 to 1")
     if conf.launch.dry_run:
         found.append("launch.dry_run needs a launcher: hydra/launcher=slurm, or -m for local processes")
     if conf.snapshot.manifest is None and (conf.snapshot.root or conf.snapshot.imports):
@@ -370,7 +408,7 @@ def _problems(conf: VstConf) -> list[str]:
 
 def _positive(conf: VstConf) -> dict[str, float]:
     """What has to be a finite positive number where it is set."""
-    timeouts, transfer = conf.transfer.timeouts, conf.transfer
+    timeouts, transfer, load = conf.transfer.timeouts, conf.transfer, conf.load
     values = {
         **{f"transfer.timeouts.{name}": value for name, value in vars(timeouts).items()},
         "transfer.bucket_bytes": transfer.bucket_bytes,
@@ -379,6 +417,11 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
         "lifecycle.quiet_s": conf.lifecycle.quiet_s,
+        "load.rate_per_s": load.rate_per_s,
+        "load.request_s": load.request_s,
+        "load.load_s": load.load_s,
+        "load.drain_s": load.drain_s,
+        "load.settle_s": load.settle_s,
     }
     return {key: value for key, value in values.items() if value is not None}
 
