@@ -21,16 +21,17 @@ from vst.errors import ConfigError
 from vst.provenance.composed import resolved_digest
 from vst.server.address import base_url_problem
 from vst.server.launch import reserved
+from vst.server.plan import parse_all
 
-LANES = ("L0", "L1", "L2", "L3", "L6")
-"""The rungs of the ladder in order; ``vst.lanes.ladder`` has one runner for each."""
+LANES = ("L0", "L1", "L2", "L3", "L4", "L5", "L6")
+"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each that is built."""
 
 NOT_BUILT = ("L4", "L5")
-"""Rungs of the protocol that this version has not: L6 says that they were not climbed. Put them into ``LANES``."""
+"""Rungs that this version has not: the ladder passes over them, and L6 says in its verdict that it did."""
 
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
-OPERATIONS = ("publish", "record", "compare")
+OPERATIONS = ("publish", "lifecycle", "record", "compare")
 
 
 @dataclass
@@ -66,11 +67,14 @@ class CapabilitiesConf:
     """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given.
 
     ``kill`` says whether the run may kill it and start it anew, which it may only with a server of its own.
+    ``sleep`` is ``memory``, ``flags`` (it answers and moves its flags, nothing is freed) or ``none`` (not offered).
     """
 
     cached_tokens: bool = MISSING
     weight_digests: bool = MISSING
     kill: bool = MISSING
+    sleep: str = MISSING
+    sleep_reason: str | None = None
     reason: str | None = None
 
 
@@ -79,7 +83,8 @@ class ServerConf:
     """The servers under test; ``attach`` never starts or stops one.
 
     ``base_urls`` are several to attach to instead of ``base_url``, ``replicas`` is how many are started: one push goes
-    to all of them.
+    to all of them. ``memory`` says where the bytes that they use are read: ``metric:NAME``, ``pid:N`` or ``device``;
+    None: the processes of an owned CPU server, the devices of an owned GPU server.
     """
 
     kind: str = MISSING
@@ -101,6 +106,7 @@ class ServerConf:
     api_key_env: str | None = None
     start_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
+    memory: str | None = None
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
 
 
@@ -151,8 +157,31 @@ class LaneConf:
     controls: str = MISSING
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
+    plan: str | None = None
     left: str | None = None
     right: str | None = None
+
+
+@dataclass
+class AdmissionConf:
+    """What a request meets that is sent in a state in which the server does not serve: held, refused or either."""
+
+    keep: str = MISSING
+    abort: str = MISSING
+    wait: str = MISSING
+    asleep: str = MISSING
+
+
+@dataclass
+class LifecycleConf:
+    """The moves around an update: ``chain`` in the notation of plans.
+
+    ``quiet_s`` is how long lane L4 watches a server that does not serve, after everything has settled.
+    """
+
+    chain: list[str] = MISSING
+    quiet_s: float = MISSING
+    admission: AdmissionConf = field(default_factory=AdmissionConf)
 
 
 @dataclass
@@ -261,6 +290,7 @@ class VstConf:
     transfer: TransferConf = field(default_factory=TransferConf)
     publisher: PublisherConf = field(default_factory=PublisherConf)
     lane: LaneConf = field(default_factory=LaneConf)
+    lifecycle: LifecycleConf = field(default_factory=LifecycleConf)
     oracle: OracleConf = field(default_factory=OracleConf)
     load: LoadConf = field(default_factory=LoadConf)
     endurance: EnduranceConf = field(default_factory=EnduranceConf)
@@ -269,6 +299,8 @@ class VstConf:
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
 
+
+MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
 
 HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
@@ -356,6 +388,11 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
+        "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
+        **{
+            f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
+            for key, value in vars(conf.lifecycle.admission).items()
+        },
     }
     found = [
         f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
@@ -391,7 +428,7 @@ def _problems(conf: VstConf) -> list[str]:
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
     found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
-    found += _server_problems(conf.server)
+    found += _server_problems(conf.server) + _chain_problems(conf)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
@@ -424,6 +461,7 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.max_model_len": conf.server.max_model_len,
         **{f"endurance.{name}": getattr(conf.endurance, name) for name in ENDURANCE_S},
         "endurance.memory_growth": conf.endurance.memory_growth,
+        "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
         "load.load_s": load.load_s,
@@ -431,6 +469,19 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "load.settle_s": load.settle_s,
     }
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _chain_problems(conf: VstConf) -> list[str]:
+    """What is wrong with the chain, wherever it would begin; whether it is legal is judged on the server's state."""
+    if conf.lane.plan is not None and conf.lane.name != "lifecycle":
+        return ["lane.plan is replayed by lane=lifecycle: set it"]
+    try:
+        steps = parse_all(conf.lifecycle.chain)
+    except ConfigError as error:
+        return [f"lifecycle.chain: {error}"]
+    if conf.lane.name == "lifecycle" and (conf.server.replicas > 1 or len(conf.server.base_urls) > 1):
+        return ["lane=lifecycle moves one server: name it with server.base_url, or set server.replicas=1"]
+    return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
 
 
 def _server_problems(server: ServerConf) -> list[str]:
@@ -443,6 +494,8 @@ def _server_problems(server: ServerConf) -> list[str]:
     addresses |= {f"server.base_urls[{number}]": url for number, url in enumerate(server.base_urls)}
     problems = {key: base_url_problem(url) for key, url in addresses.items()} if attached else {}
     found += [f"{key}: {problem}" for key, problem in problems.items() if problem]
+    if server.memory and not re.fullmatch(MEMORY, server.memory):
+        found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     return found + list(_fleet_problems(server, attached))
 
 

@@ -61,7 +61,11 @@ def _push(session: Session) -> LaneVerdict:
 
 
 def _contract(session: Session, replica: Replica) -> list[Check]:
-    """The part of L1 that can be known without a request: version, backend, group size, not asleep, devices."""
+    return [*known_contract(session, replica), awake_check(replica.facts)]
+
+
+def known_contract(session: Session, replica: Replica) -> list[Check]:
+    """The part of L1 that can be known without a request: version, backend, group size, devices."""
     publisher = session.publisher or start_publisher(session)
     expected = Expected(
         model=replica.server.name,
@@ -76,7 +80,7 @@ def _contract(session: Session, replica: Replica) -> list[Check]:
     facts = replica.facts
     found = {check.id: check for check in contract_checks(facts, expected)}
     wanted = ("server.reachable", "server.dialect", "server.routes", "server.transfer", "server.world")
-    return [*(found[id] for id in wanted), awake_check(facts), devices_check(expected)]
+    return [*(found[id] for id in wanted), devices_check(expected)]
 
 
 def awake_check(facts: ServerFacts) -> Check:

@@ -52,10 +52,10 @@ class Session:
     locks: list[ServerLock] = field(default_factory=list)
     publisher: Publisher | None = None
     joined: bool = False
-    reference: Reference | None = None
     probes: ProbeSet | None = None
     records: list[Record] = field(default_factory=list)
     floor: float | None = None
+    reference: Reference | None = None
     transactions: int = 0
     label: str | None = None
     covered: dict[str, Any] | None = None

@@ -31,5 +31,5 @@ def _state(server: Server, lifecycle: Lifecycle | None) -> dict[str, str]:
             state = "tainted" if state == "tainted" else "dead"
         left = "stopped"
     else:
-        left = lifecycle.left if lifecycle and state == "tainted" else state
+        left = f"{lifecycle.left}; cleared by {lifecycle.remedy}" if lifecycle and state == "tainted" else state
     return {"state": state, "holds": lifecycle.holds if lifecycle else "unknown", "left": left}
