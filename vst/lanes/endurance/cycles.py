@@ -10,11 +10,12 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from vst.errors import TransportError
 from vst.lanes import traffic
 from vst.lanes.asking import take_each
+from vst.lanes.endurance.arrival import Arrival
+from vst.lanes.endurance.checks import LEARNING
 from vst.lanes.endurance.memory import used
 from vst.lanes.endurance.phases import by_name
 from vst.lanes.seats import arrived
@@ -30,31 +31,6 @@ from vst.transfer.plan import Sent
 POLL_S = 0.02
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """One change of one cycle: every seat's comparison and load, the seconds of its phases, the memory after it."""
-
-    cycle: int
-    role: str
-    name: str
-    seats: tuple[Mapping[str, Any], ...]
-    loads: tuple[LoadReport, ...]
-    phases: Mapping[str, float]
-    memory: int | None
-
-    @property
-    def good(self) -> bool:
-        return all(one["equal"] for one in self.seats)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **{key: getattr(self, key) for key in ("cycle", "role", "name", "memory")},
-            "phases": dict(self.phases),
-            "seats": [dict(one) for one in self.seats],
-            "loads": [one.to_json() for one in self.loads],
-        }
-
-
 @dataclass
 class Cycles:
     """What the cycles have seen so far; ``states`` are the records and ``answers`` the load's answers of A and of B."""
@@ -67,11 +43,11 @@ class Cycles:
 
     def learn(self) -> bool:
         """Bring A, then B, then A again, and learn what a load is answered by each; False when a content is wrong."""
-        steps = (("model", True), ("checkpoint", True), ("model", False))
-        return all(self._reach(role, learn) for role, learn in steps)
+        return all(self._reach(role) for role in LEARNING)
 
-    def _reach(self, role: str, learn: bool) -> bool:
+    def _reach(self, role: str) -> bool:
         claim = CLAIMS[role]
+        learn = claim not in self.answers
         self.session.progress.say(f"endurance: to {claim}" + (", learning what a load is answered" if learn else ""))
         self.arrivals.append(self._arrive(0, role, f"endurance-learn-{len(self.arrivals) + 1}", []))
         if self.arrivals[-1].good and learn:

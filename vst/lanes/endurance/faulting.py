@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from vst.config import FAULTS
 from vst.lanes.endurance.recovery import Recovered, recover
 from vst.lanes.faults import control_plane_cut, hang, publisher_killed, server_killed, update_refused
-from vst.lanes.faults.aftermath import EXPECTED, events, fault_check, look
+from vst.lanes.faults.aftermath import EXPECTED, fault_check, look
 from vst.lanes.faults.shot import Shot
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, transact
@@ -64,7 +64,7 @@ def not_made(name: str, why: str) -> Check:
 def make(session: Session, name: str) -> Check:
     """One push that is broken in the middle, and the look at what is left."""
     session.progress.say(f"fault {name} in the middle of a push")
-    since, failure = len(events(session)), None
+    failure = None
     session.run.event("fault", name=name)
     with ARMED[name](session) as shot:
         try:
@@ -73,5 +73,6 @@ def make(session: Session, name: str) -> Check:
             )
         except TransactionFailed as error:
             failure = error
+    session.run.event("fault_over", name=name)
     allowed = shot.deadline_s + session.conf.endurance.limit_s
-    return fault_check(name, look(session, failure, shot.at, allowed, since))
+    return fault_check(name, look(session, name, failure, shot.at, allowed))

@@ -9,7 +9,12 @@ import psutil
 from vst.lanes.session import Session
 from vst.lifeline import descendants
 
-SOURCE = "resident memory of all processes of the servers"
+
+def source(session: Session) -> str:
+    """What ``used`` reads, or why it reads nothing."""
+    if any(server.process is None for server in session.servers):
+        return "a server that this run did not start"
+    return "resident memory of all processes of the servers"
 
 
 def used(session: Session) -> int | None:

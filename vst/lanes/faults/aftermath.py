@@ -12,6 +12,7 @@ from vst.errors import TransportError, VstError
 from vst.lanes.fleet import Replica, Server
 from vst.lanes.session import Session
 from vst.lanes.transaction import TransactionFailed
+from vst.provenance.rundir import EVENTS
 from vst.server.observe import read_flag
 from vst.verdict import Check, Outcome
 
@@ -48,9 +49,9 @@ class Aftermath:
 
 
 def look(
-    session: Session, failure: TransactionFailed | None, struck: float | None, allowed_s: float, since: int
+    session: Session, name: str, failure: TransactionFailed | None, struck: float | None, allowed_s: float
 ) -> Aftermath:
-    """Look at the servers, the events from line ``since`` on, and the record of the transaction."""
+    """Look at the events of the fault called ``name``, the record of its transaction, and the servers."""
     ended = time.monotonic()
     content = json.loads((session.run / failure.file).read_text()) if failure else {}
     return Aftermath(
@@ -59,22 +60,19 @@ def look(
         struck=struck is not None,
         seconds=round(ended - struck, 3) if struck is not None else None,
         allowed_s=allowed_s,
-        posts=tuple(posts(events(session)[since:])),
+        posts=tuple(posts((session.run / EVENTS).read_text().splitlines(), name)),
         recorded=content.get("server", {}).get("state"),
         file=failure.file if failure else None,
         servers=tuple(_shown(session, replica) for replica in session.need("fleet").replicas),
     )
 
 
-def events(session: Session) -> list[str]:
-    """The lines of the run's events so far."""
-    return (session.run / "events.jsonl").read_text().splitlines()
-
-
-def posts(lines: Sequence[str]) -> list[str]:
-    """The paths that were posted to, by the run and by its publisher."""
+def posts(lines: Sequence[str], name: str) -> list[str]:
+    """The paths that were posted to, by the run and by its publisher, between the two events that tell of a fault."""
     found = [json.loads(line) for line in lines]
-    return [one["path"] for one in found if one["kind"] in ("http", "publisher_http") and one["method"] == "POST"]
+    marks = [place for place, one in enumerate(found) if one["kind"] in ("fault", "fault_over") and one["name"] == name]
+    calls = found[marks[0] : marks[1]]
+    return [one["path"] for one in calls if one["kind"] in ("http", "publisher_http") and one["method"] == "POST"]
 
 
 def _shown(session: Session, replica: Replica) -> dict[str, Any]:
