@@ -17,10 +17,9 @@ import pytest
 import torch
 from http_server import Call, Reply
 
+from transfer.conftest import Pair
 from transfer.workers import WorkerServer
-from vst.checkpoint.digests import with_digests
-from vst.checkpoint.manifest import Manifest, read_manifest
-from vst.checkpoint.tiny import make_tiny_pair
+from vst.checkpoint.manifest import Manifest
 from vst.errors import VerificationError, VstError
 from vst.server.client import HttpFailure, Unreachable
 from vst.transfer import child
@@ -30,26 +29,6 @@ from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
 TRANSACTION = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
 KEY = "sk-very-secret-0123"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Both tiny checkpoints with their digests, as manifests and as the files that a publisher reads."""
-
-    manifests: dict[str, Manifest]
-    files: dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    folder = tmp_path_factory.mktemp("pair")
-    paths = dict(zip("ab", make_tiny_pair(folder), strict=True))
-    manifests = {name: with_digests(read_manifest(path), None) for name, path in paths.items()}
-    files = {}
-    for name, manifest in manifests.items():
-        (folder / f"{name}.json").write_text(json.dumps(manifest.to_json()))
-        files[name] = str(folder / f"{name}.json")
-    return Pair(manifests, files)
 
 
 @dataclass

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,13 @@ def test_only_a_join_that_the_server_refused_leaves_no_worker_waiting(child: Chi
     publisher = child(READY + script)
     error = failure(publisher, lambda: publisher.join(JOIN))
     assert (error.phase, error.changed) == ("join", changed)
+
+
+def test_where_one_server_refuses_to_join_the_workers_of_the_others_are_left_waiting(child: Child) -> None:
+    script = 'hear(); say("phase", phase="join"); say("failed", kind="answer", error="no"); time.sleep(60)'
+    publisher = child(READY + script)
+    both = replace(JOIN, members=(HERE, Member("http://127.0.0.1:2", 1, "server 2")))
+    assert failure(publisher, lambda: publisher.join(both)).changed
 
 
 def test_a_push_that_was_finished_is_no_change_for_the_failure_that_follows_while_idle(child: Child) -> None:
