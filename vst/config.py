@@ -120,9 +120,11 @@ class TransferConf:
 
 @dataclass
 class PublisherConf:
-    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``."""
+    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``, ``launch_prefix`` what it is started with.
+    """
 
     device: str = MISSING
+    launch_prefix: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -55,8 +55,14 @@ def spec(session: Session) -> ServerSpec:
         dtype=conf.dtype,
         args=tuple(args),
         env=env,
-        launch_prefix=launch_prefix(conf.launch_prefix, hosts(session), len(gpus or ())),
+        launch_prefix=_prefix(session, kind, len(gpus or ())),
     )
+
+
+def _prefix(session: Session, kind: str, gpus: int) -> tuple[str, ...]:
+    """What the server is started with; a double runs on this machine alone and needs no making ready of nodes."""
+    words = session.conf.server.launch_prefix
+    return tuple(words) if kind == SCRIPTED else launch_prefix(words, hosts(session), gpus)
 
 
 def split(session: Session) -> Split:

@@ -28,6 +28,7 @@ class Options:
     backend: str
     cached_tokens: bool
     prefix_caching: bool
+    text: bool
     vllm: str
     weights_bytes: int
     kv_bytes: int
@@ -49,6 +50,7 @@ def read(argv: Sequence[str]) -> Options:
         backend=str(transfer["backend"]),
         cached_tokens=args.enable_prompt_tokens_details,
         prefix_caching=not args.no_enable_prefix_caching,
+        text=not args.skip_tokenizer_init,
         vllm=args.vllm_version,
         weights_bytes=round(args.weights_mib * MIB),
         kv_bytes=round(args.kv_mib * MIB),
@@ -67,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-model-len", type=int, default=512)
     parser.add_argument("--weight-transfer-config", default='{"backend": "vst_gloo"}')
     parser.add_argument("--enable-prompt-tokens-details", action="store_true")
+    parser.add_argument("--skip-tokenizer-init", action="store_true", help="prompts are token ids only")
     parser.add_argument("--no-enable-prefix-caching", action="store_true")
     parser.add_argument("--vllm-version", default="0.32.0", help="the version whose double this is")
     parser.add_argument("--weights-mib", type=float, default=32, help="what each rank's weights take at least")
