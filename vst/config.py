@@ -20,9 +20,10 @@ from vst.errors import ConfigError
 from vst.provenance.composed import resolved_digest
 from vst.server.address import base_url_problem
 from vst.server.launch import reserved
+from vst.server.plan import parse_all
 
-LANES = ("L0", "L1", "L2", "L3")
-OPERATIONS = ("publish", "record", "compare")
+LANES = ("L0", "L1", "L2", "L3", "L4")
+OPERATIONS = ("publish", "lifecycle", "record", "compare")
 
 
 @dataclass
@@ -55,10 +56,15 @@ class CheckpointConf:
 
 @dataclass
 class CapabilitiesConf:
-    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given."""
+    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given.
+
+    ``sleep`` is ``memory``, ``flags`` (it answers and moves its flags, nothing is freed) or ``none`` (not offered).
+    """
 
     cached_tokens: bool = MISSING
     weight_digests: bool = MISSING
+    sleep: str = MISSING
+    sleep_reason: str | None = None
     reason: str | None = None
 
 
@@ -68,6 +74,9 @@ class ServerConf:
 
     ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
     (JSON objects, see ``vst.selftest.fault``).
+
+    ``memory`` says where the bytes that it uses are read: ``metric:NAME``, ``pid:N`` or ``device``. None: the processes
+    of an owned CPU server, the devices of an owned GPU server.
     """
 
     kind: str = MISSING
@@ -87,6 +96,7 @@ class ServerConf:
     api_key_env: str | None = None
     start_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
+    memory: str | None = None
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
     faults: list[str] = field(default_factory=list)
     scripted: bool = False
@@ -141,8 +151,59 @@ class LaneConf:
     controls: str = MISSING
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
+    plan: str | None = None
     left: str | None = None
     right: str | None = None
+
+
+@dataclass
+class AdmissionConf:
+    """What a request meets that is sent in a state in which the server does not serve: held, refused or either."""
+
+    keep: str = MISSING
+    abort: str = MISSING
+    wait: str = MISSING
+    asleep: str = MISSING
+
+
+@dataclass
+class LifecycleConf:
+    """The moves around an update: ``chain`` in the notation of plans.
+
+    ``quiet_s`` is how long lane L4 watches a server that does not serve, after everything has settled.
+    """
+
+    chain: list[str] = MISSING
+    quiet_s: float = MISSING
+    admission: AdmissionConf = field(default_factory=AdmissionConf)
+
+
+@dataclass
+class LoadConf:
+    """Traffic beside a lane. ``rate_per_s`` null is a closed loop of ``concurrency`` askers, a number an open one.
+
+    ``refused`` are statuses with which a request may be turned away during a pause, ``aborted`` lets a pause cut
+    answers short, ``spanning`` lets an answer that crossed an update go on as anything from there.
+    """
+
+    prompts: int = MISSING
+    min_tokens: int = MISSING
+    max_tokens: int = MISSING
+    output_tokens: int = MISSING
+    stream_share: float = MISSING
+    seed: int = MISSING
+    concurrency: int = MISSING
+    rate_per_s: float | None = None
+    max_in_flight: int = MISSING
+    max_requests: int = MISSING
+    rounds: int = MISSING
+    request_s: float = MISSING
+    load_s: float = MISSING
+    drain_s: float = MISSING
+    settle_s: float = MISSING
+    refused: list[int] = field(default_factory=list)
+    aborted: bool = MISSING
+    spanning: bool = MISSING
 
 
 @dataclass
@@ -204,12 +265,16 @@ class VstConf:
     transfer: TransferConf = field(default_factory=TransferConf)
     publisher: PublisherConf = field(default_factory=PublisherConf)
     lane: LaneConf = field(default_factory=LaneConf)
+    lifecycle: LifecycleConf = field(default_factory=LifecycleConf)
     oracle: OracleConf = field(default_factory=OracleConf)
+    load: LoadConf = field(default_factory=LoadConf)
     paths: PathsConf = field(default_factory=PathsConf)
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
 
+
+MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
 
 HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
@@ -293,6 +358,11 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
+        "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
+        **{
+            f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
+            for key, value in vars(conf.lifecycle.admission).items()
+        },
     }
     found = [
         f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
@@ -311,17 +381,27 @@ def _problems(conf: VstConf) -> list[str]:
         "server.data_parallel_size": (conf.server.data_parallel_size, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "load.prompts": (conf.load.prompts, 1),
+        "load.min_tokens": (conf.load.min_tokens, 2),
+        "load.max_tokens": (conf.load.max_tokens, conf.load.min_tokens),
+        "load.output_tokens": (conf.load.output_tokens, 2),
+        "load.concurrency": (conf.load.concurrency, 1),
+        "load.max_in_flight": (conf.load.max_in_flight, 1),
+        "load.max_requests": (conf.load.max_requests, 1),
+        "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
     found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
-    found += _server_problems(conf.server)
+    found += _server_problems(conf.server) + _chain_problems(conf)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
         found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
+    if not 0 <= conf.load.stream_share <= 1:
+        found.append(f"load.stream_share={conf.load.stream_share}: a share is from 0 to 1")
     if conf.launch.dry_run:
         found.append("launch.dry_run needs a launcher: hydra/launcher=slurm, or -m for local processes")
     if conf.snapshot.manifest is None and (conf.snapshot.root or conf.snapshot.imports):
@@ -335,7 +415,7 @@ def _problems(conf: VstConf) -> list[str]:
 
 def _positive(conf: VstConf) -> dict[str, float]:
     """What has to be a finite positive number where it is set."""
-    timeouts, transfer = conf.transfer.timeouts, conf.transfer
+    timeouts, transfer, load = conf.transfer.timeouts, conf.transfer, conf.load
     values = {
         **{f"transfer.timeouts.{name}": value for name, value in vars(timeouts).items()},
         "transfer.bucket_bytes": transfer.bucket_bytes,
@@ -343,8 +423,25 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.start_timeout_s": conf.server.start_timeout_s,
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
+        "lifecycle.quiet_s": conf.lifecycle.quiet_s,
+        "load.rate_per_s": load.rate_per_s,
+        "load.request_s": load.request_s,
+        "load.load_s": load.load_s,
+        "load.drain_s": load.drain_s,
+        "load.settle_s": load.settle_s,
     }
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _chain_problems(conf: VstConf) -> list[str]:
+    """What is wrong with the chain, wherever it would begin; whether it is legal is judged on the server's state."""
+    if conf.lane.plan is not None and conf.lane.name != "lifecycle":
+        return ["lane.plan is replayed by lane=lifecycle: set it"]
+    try:
+        steps = parse_all(conf.lifecycle.chain)
+    except ConfigError as error:
+        return [f"lifecycle.chain: {error}"]
+    return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
 
 
 def _server_problems(server: ServerConf) -> list[str]:
@@ -354,5 +451,7 @@ def _server_problems(server: ServerConf) -> list[str]:
     ]
     if server.faults and server.kind != "scripted":
         found.append("server.faults belong to a scripted server: set server=scripted")
+    if server.memory and not re.fullmatch(MEMORY, server.memory):
+        found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
     return found + ([f"server.base_url: {problem}"] if problem else [])
