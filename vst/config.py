@@ -23,7 +23,7 @@ from vst.server.launch import reserved
 from vst.server.plan import parse_all
 
 LANES = ("L0", "L1", "L2", "L3", "L4")
-OPERATIONS = ("publish", "lifecycle", "record", "compare")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "selftest")
 
 
 @dataclass
@@ -140,7 +140,7 @@ class PublisherConf:
 @dataclass
 class LaneConf:
     """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
-    commas.
+    commas. ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
     """
 
     name: str = MISSING
@@ -152,6 +152,11 @@ class LaneConf:
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
     plan: str | None = None
+    rows: str | None = None
+    seeds: int | None = None
+    parallel: int | None = None
+    row_timeout_s: float | None = None
+    warm: bool = True
     left: str | None = None
     right: str | None = None
 
@@ -320,8 +325,8 @@ def digest(cfg: DictConfig) -> str:
 
 
 def needs_checkpoint(lane: LaneConf) -> bool:
-    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone."""
-    return lane.name not in ("record", "compare") and not (
+    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone, ``selftest`` has pairs of its own."""
+    return lane.name not in ("record", "compare", "selftest") and not (
         lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2")
     )
 
@@ -330,7 +335,7 @@ def _missing(cfg: DictConfig) -> set[str]:
     missing = set(OmegaConf.missing_keys(cfg))
     if cfg.model.generate is not None or not needs_checkpoint(cfg.lane):
         missing -= {"checkpoint.path"}
-    if cfg.model.generate is not None or cfg.lane.name == "compare":
+    if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
         missing -= {"model.path"}
     if cfg.server.kind == "attach" and not cfg.server.base_url:
         missing.add("server.base_url")
@@ -391,6 +396,11 @@ def _problems(conf: VstConf) -> list[str]:
         "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
+    at_least |= {
+        f"lane.{key}": (value, 1)
+        for key in ("seeds", "parallel")
+        if (value := getattr(conf.lane, key)) is not None
+    }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
@@ -423,6 +433,7 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.start_timeout_s": conf.server.start_timeout_s,
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
+        "lane.row_timeout_s": conf.lane.row_timeout_s,
         "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
