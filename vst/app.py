@@ -124,13 +124,14 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, operate, publish, records
+    from vst.lanes import ladder, operate, publish, records, selftest
 
     operations = {
         "publish": publish.publish,
         "lifecycle": operate.operate,
         "record": records.record,
         "compare": records.compare,
+        "selftest": selftest.selftest,
     }
     return operations.get(name, ladder.climb)
 

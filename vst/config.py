@@ -31,7 +31,7 @@ NOT_BUILT = ("L4", "L5")
 
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
-OPERATIONS = ("publish", "lifecycle", "record", "compare")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "selftest")
 
 
 @dataclass
@@ -85,6 +85,9 @@ class ServerConf:
     ``base_urls`` are several to attach to instead of ``base_url``, ``replicas`` is how many are started: one push goes
     to all of them. ``memory`` says where the bytes that they use are read: ``metric:NAME``, ``pid:N`` or ``device``;
     None: the processes of an owned CPU server, the devices of an owned GPU server.
+
+    ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
+    (JSON objects, see ``vst.selftest.fault``); of several servers that a run starts, only the first has them.
     """
 
     kind: str = MISSING
@@ -108,6 +111,8 @@ class ServerConf:
     request_timeout_s: float = MISSING
     memory: str | None = None
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
+    faults: list[str] = field(default_factory=list)
+    scripted: bool = False
 
 
 @dataclass
@@ -138,15 +143,17 @@ class TransferConf:
 
 @dataclass
 class PublisherConf:
-    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``."""
+    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``, ``launch_prefix`` what it is started with.
+    """
 
     device: str = MISSING
+    launch_prefix: list[str] = field(default_factory=list)
 
 
 @dataclass
 class LaneConf:
     """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
-    commas.
+    commas. ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
     """
 
     name: str = MISSING
@@ -158,6 +165,11 @@ class LaneConf:
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
     plan: str | None = None
+    rows: str | None = None
+    seeds: int | None = None
+    parallel: int | None = None
+    row_timeout_s: float | None = None
+    warm: bool = True
     left: str | None = None
     right: str | None = None
 
@@ -346,8 +358,8 @@ def digest(cfg: DictConfig) -> str:
 
 
 def needs_checkpoint(lane: LaneConf) -> bool:
-    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone."""
-    return lane.name not in ("record", "compare") and not (
+    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone, ``selftest`` has pairs of its own."""
+    return lane.name not in ("record", "compare", "selftest") and not (
         lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2")
     )
 
@@ -356,7 +368,7 @@ def _missing(cfg: DictConfig) -> set[str]:
     missing = set(OmegaConf.missing_keys(cfg))
     if cfg.model.generate is not None or not needs_checkpoint(cfg.lane):
         missing -= {"checkpoint.path"}
-    if cfg.model.generate is not None or cfg.lane.name == "compare":
+    if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
         missing -= {"model.path"}
     if cfg.server.kind == "attach" and cfg.server.base_urls:
         missing -= {"server.base_url"}
@@ -384,7 +396,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.upto": (conf.lane.upto, LANES),
         "lane.final": (conf.lane.final, ("checkpoint", "model")),
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
-        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", "scripted")),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
@@ -424,6 +436,11 @@ def _problems(conf: VstConf) -> list[str]:
         "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
+    at_least |= {
+        f"lane.{key}": (value, 1)
+        for key in ("seeds", "parallel")
+        if (value := getattr(conf.lane, key)) is not None
+    }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
@@ -461,6 +478,7 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.max_model_len": conf.server.max_model_len,
         **{f"endurance.{name}": getattr(conf.endurance, name) for name in ENDURANCE_S},
         "endurance.memory_growth": conf.endurance.memory_growth,
+        "lane.row_timeout_s": conf.lane.row_timeout_s,
         "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
@@ -494,6 +512,8 @@ def _server_problems(server: ServerConf) -> list[str]:
     addresses |= {f"server.base_urls[{number}]": url for number, url in enumerate(server.base_urls)}
     problems = {key: base_url_problem(url) for key, url in addresses.items()} if attached else {}
     found += [f"{key}: {problem}" for key, problem in problems.items() if problem]
+    if server.faults and server.kind != "scripted":
+        found.append("server.faults belong to a scripted server: set server=scripted")
     if server.memory and not re.fullmatch(MEMORY, server.memory):
         found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     return found + list(_fleet_problems(server, attached))

@@ -19,7 +19,7 @@ from vst.lanes.fleet import Fleet, named, over_all
 from vst.lanes.fleet_opening import make_fleet
 from vst.lanes.seats import EACH, arrived, seat_checks
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import on_this_machine, served_name, spec, split
+from vst.lanes.servers import on_this_machine, scripted, served_name, spec, split
 from vst.lanes.session import Server, Session
 from vst.oracle.compare import spread
 from vst.oracle.record import Record, take_record
@@ -107,6 +107,7 @@ def _expected(session: Session, publisher_vllm: str, index: int) -> Expected:
         publisher_device=split(session).gpu,
         server_devices=split(session).server or (),
         local=on_this_machine(session),
+        scripted=scripted(session),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from vst.errors import VerificationError
 from vst.lanes.fleet import Fleet, Replica, Server
 from vst.lanes.sending import leave
-from vst.lanes.servers import attach, examine, owned, start_server, start_servers, stop_server
+from vst.lanes.servers import UNDER_TEST, attach, examine, owned, start_server, start_servers, stop_server
 from vst.lanes.session import Session
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
@@ -23,7 +23,7 @@ def open_servers(session: Session) -> None:
     ServerLocked names the process that has one of them.
     """
     session.servers = (
-        start_servers(session, session.manifests["model"].path, "model") if owned(session) else attach(session)
+        start_servers(session, session.manifests["model"].path, UNDER_TEST) if owned(session) else attach(session)
     )
     session.seats = take_seats(session)
     for server in session.servers:

@@ -87,7 +87,8 @@ def not_started(error: VstError) -> LaneVerdict:
 
 def _contract(session: Session) -> LaneVerdict:
     lane = run_contract(session)
-    if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
+    whole = owned(session) and not session.conf.server.faults
+    if lane.passed and whole and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
         _keep_own(session)
     return lane
 

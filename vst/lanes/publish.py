@@ -15,7 +15,7 @@ from vst.lanes.fleet import Replica, over_all
 from vst.lanes.fleet_opening import make_fleet, open_servers
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import on_this_machine, owned, spec, split
+from vst.lanes.servers import on_this_machine, owned, scripted, spec, split
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, completed_check, publish_only
 from vst.server.facts import ServerFacts
@@ -76,6 +76,7 @@ def known_contract(session: Session, replica: Replica) -> list[Check]:
         publisher_device=split(session).gpu,
         server_devices=split(session).server or (),
         local=on_this_machine(session),
+        scripted=scripted(session),
     )
     facts = replica.facts
     found = {check.id: check for check in contract_checks(facts, expected)}

@@ -25,7 +25,8 @@ def start_publisher(session: Session) -> Publisher:
     deadlines = Deadlines(
         timeouts.boot_s, timeouts.join_s, timeouts.start_s, timeouts.broadcast_s, timeouts.finish_s, _slowest(session)
     )
-    publisher = Publisher(deadlines, session.run / "publisher.log", partial(_published, session))
+    prefix = tuple(session.conf.publisher.launch_prefix)
+    publisher = Publisher(deadlines, session.run / "publisher.log", partial(_published, session), prefix)
     own = split(session).publisher
     device = {"VLLM_TARGET_DEVICE": "cpu"} if session.conf.publisher.device == "cpu" else {}
     visible = {VISIBLE: ",".join(own)} if own is not None else {}

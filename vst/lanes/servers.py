@@ -15,11 +15,12 @@ from vst.server import allocation
 from vst.server.allocation import VISIBLE, Split, read_allocation
 from vst.server.client import ControlPlane, Exchange
 from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
-from vst.server.launch import ServerSpec, command, environment, launch_prefix
+from vst.server.launch import SCRIPTED, ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
 from vst.server.seats import server_titles
 from vst.verdict import Check, Outcome
 
+UNDER_TEST = "model"
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
 
@@ -44,7 +45,8 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
     env, gpus = dict(conf.env), _own_gpus(session, index)
     if gpus is not None:
         env[VISIBLE] = ",".join(gpus)
-    kind = conf.kind if conf.kind != "attach" else ("cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu")
+    backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
+    kind = conf.kind if conf.kind != "attach" else SCRIPTED if conf.scripted else backend_kind
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
@@ -55,7 +57,7 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         dtype=conf.dtype,
         args=tuple(args),
         env=env,
-        launch_prefix=launch_prefix(conf.launch_prefix, hosts(session), len(gpus or ())),
+        launch_prefix=_prefix(session, kind, len(gpus or ())),
     )
 
 
@@ -66,6 +68,10 @@ def _own_gpus(session: Session, index: int) -> tuple[str, ...] | None:
         return None
     each = len(gpus) // session.conf.server.replicas
     return gpus[index * each : (index + 1) * each]
+def _prefix(session: Session, kind: str, gpus: int) -> tuple[str, ...]:
+    """What the server is started with; a double runs on this machine alone and needs no making ready of nodes."""
+    words = session.conf.server.launch_prefix
+    return tuple(words) if kind == SCRIPTED else launch_prefix(words, hosts(session), gpus)
 
 
 def split(session: Session) -> Split:
@@ -132,6 +138,9 @@ def _launch(session: Session, model: Path, label: str, index: int, title: str) -
     expect_free(conf.host, port)
     flags, name = spec(session, index), served_name(session)
     argv = command(flags, model, conf.host, port, name)
+    if label == UNDER_TEST:
+        # A reference comes from a server without faults.
+        argv += [word for fault in conf.faults for word in ("--fault", fault)]
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)
     session.run.evidence.servers.append(server_facts(label, argv, env, tuple(flags.env), session.run.scrubber))
@@ -180,6 +189,11 @@ def attach(session: Session) -> tuple[Server, ...]:
 def owned(session: Session) -> bool:
     """Whether the run starts and stops its server itself."""
     return session.conf.server.kind != "attach"
+
+
+def scripted(session: Session) -> bool:
+    """Whether the run was told to look at our own double instead of a vLLM."""
+    return session.conf.server.kind == SCRIPTED or session.conf.server.scripted
 
 
 def on_this_machine(session: Session) -> bool:

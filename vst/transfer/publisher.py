@@ -70,10 +70,20 @@ class PublisherFailed(TransportError):
 
 
 class Publisher:
-    """One publisher process; ``on_event`` hears everything that it reports, as dictionaries with an ``event``."""
+    """One publisher process; ``on_event`` hears everything that it reports, as dictionaries with an ``event``.
 
-    def __init__(self, deadlines: Deadlines, log: Path, on_event: Callable[[dict[str, Any]], None]) -> None:
+    ``prefix`` is put before its command line, for what starts a process in another way.
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+        prefix: tuple[str, ...] = (),
+    ) -> None:
         self.deadlines = deadlines
+        self._prefix = prefix
         self._log = log
         self._tell = on_event
         self._process: subprocess.Popen[bytes] | None = None
@@ -93,7 +103,7 @@ class Publisher:
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start the process; it imports torch and vLLM while the caller does something else."""
-        command = [sys.executable, "-m", "vst.transfer.child", str(os.getpid())]
+        command = [*self._prefix, sys.executable, "-m", "vst.transfer.child", str(os.getpid())]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
