@@ -21,6 +21,7 @@ from vst.provenance.encoding import to_bytes as to_bytes
 from vst.provenance.encoding import utc_now as utc_now
 from vst.provenance.eventlog import EventLog
 from vst.provenance.evidence import Evidence
+from vst.provenance.journal import Journal
 from vst.provenance.predicate import IN_PROGRESS, predicate
 from vst.provenance.redaction import Scrubber
 from vst.provenance.sidecar import SUFFIX, Request, Subject, statement
@@ -48,6 +49,7 @@ class RunDir:
         self._signer = signer
         self._begun = (utc_now(), time.monotonic())
         self._written: dict[str, str] = {}
+        self._journals: list[Journal] = []
         path.mkdir(parents=True, exist_ok=True)
         if (path / RUN).exists():
             raise FileExistsError(f"{path} already holds a run; give hydra.run.dir another directory")
@@ -99,6 +101,11 @@ class RunDir:
         self._written[name] = subject.sha256
         return path
 
+    def journal(self, name: str) -> Journal:
+        """A log of its own that grows until the run is finished; it gets its sidecar then, as foreign logs do."""
+        self._journals.append(Journal(self.path / name, self.scrubber))
+        return self._journals[-1]
+
     def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """Write the verdict, then the final sidecars, and last ``run.json``, which says that all is there.
 
@@ -107,6 +114,8 @@ class RunDir:
         self.event("finished", verdict=verdict["verdict"], exit_code=outcome["exit_code"])
         try:
             self._events.close()
+            for journal in self._journals:
+                journal.close()
             self._clean_foreign()
             self.write(VERDICT, verdict)
             known = self._predicate(verdict, outcome, self._lifecycle())
