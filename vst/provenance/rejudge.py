@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import yaml
@@ -24,6 +25,7 @@ from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
+from vst.provenance.rejudge_endurance import EnduranceJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
 from vst.server.seats import seat_name, seat_titles, server_titles
@@ -78,7 +80,8 @@ class Judge:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        content = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
+        self._conf: Mapping[str, Any] = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
+        content = self._conf
         self._lane: Mapping[str, Any] = content.get("lane") or {}
         server = content.get("server") or {}
         self._capabilities: Mapping[str, Any] = server.get("capabilities") or {}
@@ -95,6 +98,8 @@ class Judge:
             return self._control(name.removeprefix("control."), stored)
         if name == EACH and stored["observed"] is not None:
             return self._each(lane, stored)
+        if lane == "L6":
+            return self._endurance.again(name, stored, self._verdict)
         judges = {
             "oracle.repeatable": self._repeatable,
             "oracle.finite": self._finite,
@@ -107,6 +112,15 @@ class Judge:
             "cache.cold": self._cold,
         }
         return judges[name](stored) if name in judges and stored["observed"] is not None else None
+
+    @cached_property
+    def _endurance(self) -> EnduranceJudge:
+        states = {"A": self._first, "B": self.record(REFERENCE)}
+        return EnduranceJudge(self._bundle, self._conf, self.record, states, self._need_floor())
+
+    @cached_property
+    def _verdict(self) -> Mapping[str, Any]:
+        return self._bundle.json(VERDICT) or {}
 
     def record(self, name: str) -> Record:
         content = self._bundle.json(name)
@@ -169,6 +183,8 @@ class Judge:
         cycles = range(1, int(self._lane["cycles"]) + 1)
         names = [(role, f"{role}-cycle-{cycle}") for cycle in cycles for role in ("checkpoint", "model")]
         names.append((str(self._lane["final"]), f"{self._lane['final']}-final"))
+        if lane == "L6":
+            names = self._endurance.names(str(self._lane["final"]))
         return [(name, *states[role]) for role, name in names]
 
     def _identity(self, stored: Stored) -> Check:
