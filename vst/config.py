@@ -22,6 +22,7 @@ from vst.server.address import base_url_problem
 from vst.server.launch import reserved
 
 LANES = ("L0", "L1", "L2", "L3")
+CONSOLES = ("auto", "plain", "json")
 OPERATIONS = ("publish", "record", "compare")
 
 
@@ -188,7 +189,7 @@ class LaunchConf:
 
 @dataclass
 class VstConf:
-    """The whole configuration of a run."""
+    """The whole configuration of a run; ``console`` is how it is shown, which is no part of what it is."""
 
     model: ModelConf = field(default_factory=ModelConf)
     checkpoint: CheckpointConf = field(default_factory=CheckpointConf)
@@ -201,6 +202,7 @@ class VstConf:
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
+    console: str = "auto"
 
 
 HINTS = {
@@ -284,6 +286,7 @@ def _problems(conf: VstConf) -> list[str]:
         "server.kind": (conf.server.kind, ("cpu", "gpu", "attach")),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
+        "console": (conf.console, CONSOLES),
         "model.generate": (conf.model.generate, (None, "tiny")),
     }
     found = [

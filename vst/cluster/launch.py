@@ -170,10 +170,23 @@ def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, 
     return _finished(sweep, console)
 
 
+def draw_pages(sweep: Sweep, console: SweepConsole) -> None:
+    """Write ``sweep.html`` and ``sweep.csv``; what cannot be drawn costs a page, never the verdicts."""
+    try:
+        from vst.report.sweep_page import write_sweep_files
+
+        console.say(f"report: {write_sweep_files(sweep)}")
+    except Exception as error:
+        console.say(
+            f"sweep.html was not drawn: {type(error).__name__}: {error}; again: python -m vst.report {sweep.path}"
+        )
+
+
 def _finished(sweep: Sweep, console: SweepConsole) -> list[int]:
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console)
     if any(sweep.unfinished()):
         console.say(f"submitted, nothing is proven yet; look with: python -m vst.status {sweep.path}")
         exit_codes.note([EXIT_PASS])
@@ -198,6 +211,7 @@ def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, conso
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console)
 
 
 @contextmanager
