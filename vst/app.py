@@ -23,6 +23,7 @@ from vst.opening import look_around, open_run
 from vst.provenance.atomic import StorageFailure
 from vst.provenance.redaction import Scrubber
 from vst.provenance.rundir import Draw, RunDir
+from vst.spelling import misspelt
 from vst.stopping import Interrupted, Stopping
 from vst.verdict import (
     EXIT_CODES,
@@ -82,6 +83,7 @@ def execute(conf: VstConf, run: RunDir) -> int:
             _lane(conf.lane.name)(session, verdict, console.lane)
         stopping.ending()
     except Interrupted as stop:
+        stopping.ending()
         ended = stop
         with suppress(StorageFailure):
             run.event("interrupted", signal=str(stop))
@@ -244,7 +246,7 @@ def main() -> int:
 
     config.register()
     exit_codes.forget()
-    if unknown := unknown_overrides(sys.argv[1:]):
+    if unknown := [*misspelt(sys.argv[1:], conf_dir()), *unknown_overrides(sys.argv[1:])]:
         print("\n".join(f"vst: {message}" for message in unknown), file=sys.stderr)
         return EXIT_CONFIG
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from provenance.stored_run import StoredRun
+
 from vst.provenance.rundir import RunDir
 from vst.provenance.sidecar import Request
 from vst.report.files import draw_files

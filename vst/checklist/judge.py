@@ -82,7 +82,7 @@ def _says(run: RunEvidence, fact: str) -> bool:
 def _stands(needed: dict[str, list[Source]], sources: Sequence[Source]) -> tuple[State, str]:
     bad = _worst(sources)
     if bad is not None:
-        state = State.FAILED if bad.outcome in (Outcome.FAIL, Outcome.ERROR) else State.OPEN
+        state = State.FAILED if bad.outcome is Outcome.FAIL else State.OPEN
         return state, f"{bad.check} {bad.outcome.value} in {bad.run}: {bad.reason}"
     missing = [need for need, found in needed.items() if not found]
     if len(missing) == len(needed):

@@ -76,6 +76,7 @@ CHECKS = (
     ("memory.trend", "memory does not grow over the cycles"),
     ("fault.*", "this failure leaves the server not serving"),
     ("recovery.full_push", "a full push brings a failed server back"),
+    ("draft.*", "the draft model follows the model that it drafts for"),
     ("replicas.each", "every rank and replica was judged"),
     ("compare.records", "the records are equal"),
 )
