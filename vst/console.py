@@ -107,17 +107,17 @@ class RunConsole:
 
     def lane(self, lane: LaneVerdict) -> None:
         self._tell("lane", lane=lane.lane, verdict=lane.word)
-        self._now.done.append(f"{lane.lane} {'✓' if lane.passed else '✗'}")
+        self._now.done.append(f"{plain(lane.lane, 20)} {'✓' if lane.passed else '✗'}")
         style = "bold green" if lane.passed else "bold red"
         passed = sum(check.outcome is Outcome.PASS for check in lane.checks)
         cause = f", {lane.cause.value}" if lane.cause else ""
-        line = Text(f"{lane.lane:>8}  {lane.word}{cause}", style=style)
+        line = Text(f"{plain(lane.lane, 40):>8}  {lane.word}{cause}", style=style)
         line.append(f"  {passed} of {len(lane.checks)} checks passed", style="not bold default")
         self._console.print(line)
         for check in lane.checks:
             for warning in check.warnings:
                 shown = escape(plain(warning)).replace("\n", f"\n{INDENT}")
-                self._console.print(f"{INDENT}[yellow]warning[/yellow] {check.id}: {shown}")
+                self._console.print(f"{INDENT}[yellow]warning[/yellow] {escape(plain(check.id))}: {shown}")
 
     def end(self, verdict: Verdict, server: dict[str, Any], rundir: str) -> None:
         """The table of all checks, the covered share, the server's state, the verdict and the run directory."""
@@ -128,7 +128,7 @@ class RunConsole:
         for lane in verdict.lanes:
             for check in lane.checks:
                 outcome = Text(check.outcome.value, style=STYLES[check.outcome])
-                table.add_row(lane.lane, check.id, outcome, Text(plain(check.reason)))
+                table.add_row(Text(plain(lane.lane, 40)), Text(plain(check.id, 80)), outcome, Text(plain(check.reason)))
         self._console.print(table)
         if verdict.covered:
             covered = verdict.covered
@@ -160,8 +160,9 @@ class Now:
     def __rich__(self) -> Text:
         now = time.monotonic()
         state = self.state()
-        parts = [" ".join(self.done), f"{self._text}, {now - self._since:.0f} s", f"server {state}" if state else ""]
+        parts = [f"{self._text}, {now - self._since:.0f} s", f"server {state}" if state else ""]
         if self.transfer is not None and not self.transfer.complete:
             parts.append(str(self.transfer))
+        parts.append(" ".join(self.done))
         shown = "  ·  ".join(part for part in [f"{now - self._begun:6.1f} s", *parts] if part)
         return Text(shown, style="reverse", no_wrap=True, overflow="ellipsis")

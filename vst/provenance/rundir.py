@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -61,7 +62,7 @@ class RunDir:
         if (path / RUN).exists():
             raise FileExistsError(f"{path} already holds a run; give hydra.run.dir another directory")
         self._events = EventLog(path / EVENTS)
-        self.write(RUN, self._run({"state": IN_PROGRESS, "pid": os.getpid()}))
+        self.write(RUN, self._run({"state": IN_PROGRESS, "pid": os.getpid(), "host": socket.gethostname()}))
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name

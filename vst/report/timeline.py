@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vst.report.material import Material, moment
+from vst.provenance.encoding import moment
+from vst.report.material import Material
 
 STATES = ("serving", "paused", "asleep", "updating", "tainted", "dead", "unknown")
 HELD = ("paused", "updating", "asleep")
