@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from report import hostile
 from report.stored import lane, write_run
+from report.sweeps import write_sweep
 
 from vst.provenance.rundir import RunDir
 from vst.provenance.sidecar import Request
@@ -96,3 +97,14 @@ def test_hostile_text_does_nothing_to_the_terminal(tmp_path: Path, capsys: pytes
 
 def test_what_is_neither_a_run_nor_a_sweep_is_a_usage_error(tmp_path: Path) -> None:
     assert main([str(tmp_path)]) == 2
+
+
+def test_the_last_look_at_a_sweep_that_nobody_watches_leaves_its_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = write_sweep(tmp_path / "sweep", ["a", "b"], ["L0"])
+    for run in sweep.runs:
+        write = tmp_path / "sweep" / run.directory
+        (write / "run.json").unlink()
+    assert main([str(sweep.path)]) == 0
+    assert (sweep.path / "sweep.html").is_file() and "sweep.html" in capsys.readouterr().out

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vst.attempt import RUN_FILE
 from vst.cluster.outcome import read_ending
+from vst.cluster.pages import draw_pages
 from vst.cluster.refresh import bury_orphans, refresh
 from vst.cluster.sweep import NAME, Sweep
 from vst.cluster.table import SweepConsole
@@ -58,7 +59,10 @@ def sweep_status(path: Path) -> tuple[int, bool]:
         bury_orphans(sweep)
         sweep.watcher = None
         sweep.write()
-    SweepConsole().table(sweep)
+    console = SweepConsole()
+    console.table(sweep)
+    if sweep.exit_code is not None and not watched:
+        draw_pages(sweep, console.say)
     for run in sweep.unfinished():
         if run.job is not None and (sweep.base(run) / RUN_FILE).exists():
             print(f"run {run.number}: {read_progress(sweep.base(run))}")

@@ -216,3 +216,30 @@ def test_damaged_files_cost_a_section_and_not_the_page(tmp_path: Path) -> None:
     (path / "events.jsonl").write_bytes(b'{"kind": "server_state", "utc": "never"}\nnot json\n')
     text = Page(draw(read_material(path))).text
     assert "record-model-1.json: not a record" in text
+
+
+PAIR = {
+    "n": 100, "both": 60, "lost": 3, "gained": 1, "neither": 36, "difference": -0.02, "interval": [-0.07, 0.02],
+    "mcnemar_p": 0.625, "margin": 0.05, "smallest_effect": 0.08, "accuracy": [0.63, 0.61], "power": 0.8,
+}  # fmt: skip
+
+
+def test_an_evaluation_shows_its_paired_interval_and_the_questions_that_changed(tmp_path: Path) -> None:
+    paired = Check("eval.paired", Outcome.INCONCLUSIVE, {"cold B to B": PAIR, "A to B": "odd"}, reason="too few")
+    records = Check("eval.reference", Outcome.FAIL, {"differing": [3, 17, *range(100, 150)]})
+    page = page_of(write_run(tmp_path / "run", [lane("L5", paired, records)]))
+    assert "cold B to B 100 3 1 -0.0200 -0.0700 to +0.0200 0.625 0.08" in page.text
+    assert "records of these questions changed: 3, 17, 100" in page.text and "and 12 more" in page.text
+
+
+def test_cycles_show_memory_phases_and_traffic(tmp_path: Path) -> None:
+    check = Check("memory.trend", Outcome.PASS, {"slope": 12.5}, evidence="endurance.json")
+    path = write_run(tmp_path / "run", [lane("L6", check)])
+    content = {
+        "memory": {"source": "resident memory", "bytes": [1 << 30, (1 << 30) + 4096, 1 << 30]},
+        "phases": {"push.broadcast": {"n": 6, "min": 0.1, "median": 0.2, "max": 0.4}},
+    }
+    (path / "endurance.json").write_text(json.dumps(content))
+    page = Page(draw(read_material(path)))
+    assert "Memory after each cycle: resident memory" in page.text and "1024 MiB" in page.text
+    assert "push.broadcast 6 0.1 – 0.2 – – 0.4" in page.text and "slope 12.5" in page.text

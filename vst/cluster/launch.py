@@ -20,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from vst import exit_codes
 from vst.cluster.local import LocalQueue
 from vst.cluster.outcome import never_sent
+from vst.cluster.pages import draw_pages
 from vst.cluster.prepare import Prepared, expect_enough_devices, prepare, with_worktree
 from vst.cluster.resume import earlier_sweep, skip_passed
 from vst.cluster.shape import LocalShape, Shape, SlurmShape
@@ -170,23 +171,11 @@ def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, 
     return _finished(sweep, console)
 
 
-def draw_pages(sweep: Sweep, console: SweepShown) -> None:
-    """Write ``sweep.html`` and ``sweep.csv``; what cannot be drawn costs a page, never the verdicts."""
-    try:
-        from vst.report.sweep_page import write_sweep_files
-
-        console.say(f"report: {write_sweep_files(sweep)}")
-    except Exception as error:
-        console.say(
-            f"sweep.html was not drawn: {type(error).__name__}: {error}; again: python -m vst.report {sweep.path}"
-        )
-
-
 def _finished(sweep: Sweep, console: SweepShown) -> list[int]:
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
-    draw_pages(sweep, console)
+    draw_pages(sweep, console.say)
     if any(sweep.unfinished()):
         console.say(f"submitted, nothing is proven yet; look with: python -m vst.status {sweep.path}")
         exit_codes.note([EXIT_PASS])
@@ -211,7 +200,7 @@ def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, conso
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
-    draw_pages(sweep, console)
+    draw_pages(sweep, console.say)
 
 
 @contextmanager

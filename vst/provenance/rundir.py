@@ -122,12 +122,21 @@ class RunDir:
             known = self._predicate(verdict, outcome, self._lifecycle())
             self._seal_all([self.path / VERDICT], known)  # pages are drawn from the final facts
             for name, data in (draw(self.path) if draw is not None else {}).items():
-                self.write_bytes(name, data)
+                self._add(name, data)
             self._events.close()
             self._seal_all(self._artifacts(), known)
             self._commit({"state": "complete", **outcome, "artifacts": self._listing()}, known)
         except OSError as error:
             raise StorageFailure(f"the run cannot be finished in {self.path}: {error.strerror}") from error
+
+    def _add(self, name: str, data: bytes) -> None:
+        """Write something that the run can do without: where it does not fit, nothing of it is left."""
+        try:
+            self.write_bytes(name, data)
+        except StorageFailure as error:
+            for path in (self.path / name, self.path / (name + SUFFIX)):
+                path.unlink(missing_ok=True)
+            self.event("page_failed", error=f"{name}: {error}")
 
     def _seal_all(self, paths: Iterable[Path], known: Mapping[str, Any]) -> None:
         digests = {str(path.relative_to(self.path)): file_sha256(path) for path in paths}

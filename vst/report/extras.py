@@ -1,4 +1,4 @@
-"""Sections for what the higher lanes measured: evaluations, load, memory, cycles, failures, replicas.
+"""Sections for what the higher lanes measured: cycles, drafts, pauses, failures, replicas.
 
 What a check observed is shown as it stands; where it holds a row of numbers over the cycles, as a line too.
 """
@@ -33,10 +33,8 @@ class Extra:
 
 
 SECTIONS = (
-    ("quality", "Quality before and after", "Quality", ("eval.*",)),
-    ("cycles", "Cycles", "Cycles", ("cycles.*",)),
-    ("load", "Traffic during the updates", "Load", ("load.*",)),
-    ("memory", "Memory over the cycles", "Memory", ("memory.*",)),
+    ("cycles", "Cycles under load", "Cycles", ("cycles.*", "load.*", "memory.*")),
+    ("drafts", "Draft", "Draft", ("draft.*",)),
     ("pauses", "Pausing, sleeping and waking", "Lifecycle", ("pause.*", "sleep.*", "wake.*", "lifecycle.*")),
     ("faults", "Failures on purpose", "Failures", ("fault.*", "recovery.*")),
     ("replicas", "Ranks and replicas", "Replicas", ("replicas.*",)),

@@ -13,9 +13,11 @@ from vst.checklist.judge import judge
 from vst.report.claims import claim
 from vst.report.coverage import families
 from vst.report.differences import LEVEL_TEXT, LEVELS, Comparison, comparisons
+from vst.report.endurance import endurance
 from vst.report.extras import extras
 from vst.report.facts import blocks, subject
 from vst.report.material import Material
+from vst.report.quality import quality
 from vst.report.scales import stems, ticks
 from vst.report.summary import Summary, summarise
 from vst.report.templating import environment
@@ -66,7 +68,8 @@ def draw(material: Material, base: str = "", notice: str = "") -> str:
         "states": _states(time), "lanes": [_lane(lane) for lane in material.lanes()], "floor": floor,
         "comparisons": compared, "detail": detail, "scale": stems(detail) if detail else None,
         "levels": [(level, LEVEL_TEXT[level]) for level in LEVELS], "families": families(material),
-        "covered": material.verdict.get("covered"), "extras": more, "rows": rows, "blocks": list(blocks(material)),
+        "covered": material.verdict.get("covered"), "extras": more,
+        "quality": quality(material), "endurance": endurance(material), "rows": rows, "blocks": list(blocks(material)),
         "files": material.files, "known": material.by_name, "omitted": material.omitted, "anchor": anchor,
          "version": vst.__version__,  "notice": notice,
     }  # fmt: skip
@@ -107,6 +110,8 @@ def _sections(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         ("time", "time", "Time"),
         ("comparisons", "answers", "Answers"),
         ("families", "coverage", "Coverage"),
+        ("quality", "quality", "Quality"),
+        ("endurance", "endurance", "Over the cycles"),
     ):
         if values[key]:
             yield id, title
