@@ -183,3 +183,10 @@ def test_the_checklist_links_each_finding_to_its_evidence_by_digest(
     source = next(one for one in evidence.sources if one.check == "control.norm")
     assert f"(runs/1/record-control-norm.json) `{source.sha256[:16]}`" in text
     assert len(source.sha256) == 64
+
+
+def test_the_list_of_a_run_itself_does_not_tick_its_own_provenance(tmp_path: Path) -> None:
+    text = (ladder(tmp_path / "run") / "checklist.md").read_text()
+    (row,) = [line for line in text.splitlines() if "**Provenance**" in line]
+    assert row.startswith("| [ ] |") and "not verified" in row
+    assert "| [x] | **B → A**" in text

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from vst.provenance.report import Report
 
 VERDICT = "verdict.json"
-OWN = "this run: its bundle is sealed after this page and verified by python -m vst.provenance verify"
+UNSEALED = "not verified: this list is part of the bundle, and sealed with it; python -m vst.checklist DIR verifies it"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def read_evidence(path: Path, name: str) -> RunEvidence:
 def from_material(material: Material) -> RunEvidence:
     """The evidence of a run that is about to be sealed, for its own checklist."""
     digests = {name: file.sha256 for name, file in material.by_name.items()}
-    return _evidence(material.path, "this run", material.verdict, material.facts, digests, OWN)
+    return _evidence(material.path, "this run", material.verdict, material.facts, digests, "")
 
 
 def _held(report: Report) -> str:

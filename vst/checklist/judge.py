@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from vst.checklist.evidence import RunEvidence, Source
+from vst.checklist.evidence import UNSEALED, RunEvidence, Source
 from vst.checklist.rows import ROWS, Row
 from vst.verdict import CAUSES, Outcome
 
@@ -147,7 +147,8 @@ def _provenance(row: Row, runs: Sequence[RunEvidence]) -> Judged:
     incomplete = [run for run in runs if run.incomplete]
     sound = [run for run in runs if run.holds]
     if not sound:
-        return Judged(row, State.OPEN, "no run has a verdict", ())
+        unsealed = any(run.sources for run in runs)
+        return Judged(row, State.OPEN, UNSEALED if unsealed else "no run has a verdict", ())
     why = "; ".join([
         *(f"{run.name}: {run.holds}" for run in sound[:3]), *([f"and {len(sound) - 3} more"] if len(sound) > 3 else []),
         *(f"{run.name} is not counted: {run.incomplete}" for run in incomplete),

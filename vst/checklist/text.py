@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from vst.checklist.evidence import RunEvidence, Source
+from vst.checklist.evidence import UNSEALED, RunEvidence, Source
 from vst.checklist.judge import Judged, State
 from vst.harmless import markdown, plain
 
@@ -73,4 +73,4 @@ def _run(run: RunEvidence, base: str) -> str:
         )
     digest = next((source.sha256 for source in run.sources if source.file == "verdict.json"), "")
     link = f"[verdict.json]({quote(base + 'verdict.json', safe='/._-')})"
-    return f"- {markdown(run.name)}: vLLM {markdown(run.vllm) or 'not asked'}, {link} `{digest}`; {markdown(run.holds)}"
+    return f"- {markdown(run.name)}: vLLM {markdown(run.vllm) or 'not asked'}, {link} `{digest}`; {markdown(run.holds or UNSEALED)}"

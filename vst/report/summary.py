@@ -98,7 +98,7 @@ def _sentence(material: Material, lane: str, failing: Mapping[str, Any] | None) 
         return _all_held(material)
     said = str(failing.get("reason") or "").split("; first differing")[0]
     cause = CAUSE_WORDS.get(str(failing.get("outcome")), "it did not pass")
-    return shorten(f"{failing.get('id')} in lane {lane} did not pass, {cause}: {said}", LONGEST)
+    return shorten(f"{failing.get('id')} in lane {lane} did not pass, {cause}{f': {said}' if said else ''}", LONGEST)
 
 
 def _all_held(material: Material) -> str:
