@@ -72,7 +72,7 @@ def execute(conf: VstConf, run: RunDir) -> int:
     console = make_console(conf.console, run.event)
     console.say(f"lane {conf.lane.name}, run directory {run.path}")
     session = Session(conf, run, console)
-    console.watch(lambda: session.lifecycle.state if session.lifecycle else "")
+    console.watch(lambda: session.fleet.state if session.fleet else "")
     verdict = Verdict(conf.lane.name)
     pinned: LaneVerdict | None = None
     ended: BaseException | None = None
@@ -117,9 +117,15 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, publish, records
+    from vst.lanes import ladder, operate, publish, records, selftest
 
-    operations = {"publish": publish.publish, "record": records.record, "compare": records.compare}
+    operations = {
+        "publish": publish.publish,
+        "lifecycle": operate.operate,
+        "record": records.record,
+        "compare": records.compare,
+        "selftest": selftest.selftest,
+    }
     return operations.get(name, ladder.climb)
 
 
@@ -130,15 +136,16 @@ def _unfinished(error: BaseException, outcome: Outcome) -> LaneVerdict:
 
 def _taint(session: Session, reason: str, stopping: Stopping) -> None:
     """An end in the middle leaves a server that is not proven; one that was not touched keeps its state."""
-    lifecycle = session.lifecycle
-    if lifecycle is None or not session.transactions or (lifecycle.verified and lifecycle.state == "serving"):
+    fleet = session.fleet
+    if fleet is None or not session.transactions or (fleet.verified and fleet.state == "serving"):
         return
 
     def give_up() -> None:
-        lifecycle.left = "not known to be paused: a second signal ended the run at once"
+        for replica in fleet.replicas:
+            replica.lifecycle.left = "not known to be paused: a second signal ended the run at once"
 
     stopping.ending()
-    stopping.orderly(lambda: lifecycle.taint(reason), give_up)
+    stopping.orderly(lambda: fleet.taint(reason), give_up)
 
 
 def _close(session: Session, server: dict[str, Any], stopping: Stopping) -> None:
@@ -151,8 +158,9 @@ def _close(session: Session, server: dict[str, Any], stopping: Stopping) -> None
 
     def kill() -> None:
         end_at_once()
-        if server["left"] == "stopped":
-            server["left"] = "killed: a second signal ended the run at once"
+        for one in (server, *server.get("servers", ())):
+            if one["left"] == "stopped":
+                one["left"] = "killed: a second signal ended the run at once"
 
     stopping.orderly(work, kill)
 
@@ -177,7 +185,9 @@ def _draw(run: RunDir, console: Shown) -> Draw:
 
 
 def _end(session: Session, verdict: Verdict, console: Shown, ended: BaseException | None, stopping: Stopping) -> int:
-    server = _server_state(session)
+    from vst.lanes.state_at_end import state_at_end
+
+    server = state_at_end(session)
     _close(session, server, stopping)
     stopping.ignore()
     if session.run.failure is not None and not isinstance(ended, StorageFailure):
@@ -225,19 +235,6 @@ def _masked(lane: LaneVerdict, scrubber: Scrubber) -> LaneVerdict:
     return LaneVerdict(lane.lane, tuple(checks))
 
 
-def _server_state(session: Session) -> dict[str, Any]:
-    """Where the server is at the end, what it holds, and what becomes of it now."""
-    lifecycle = session.lifecycle
-    if session.server is None:
-        return {"state": "unknown", "holds": "unknown", "left": "no server was used"}
-    state = lifecycle.state if lifecycle else "unknown"
-    if session.server.process is not None:
-        if not session.server.process.alive:
-            state = "tainted" if state == "tainted" else "dead"
-        left = "stopped"
-    else:
-        left = lifecycle.left if lifecycle and state == "tainted" else state
-    return {"state": state, "holds": lifecycle.holds if lifecycle else "unknown", "left": left}
 
 
 def main() -> int:

@@ -5,11 +5,11 @@ import pytest
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.ladder import not_started
 from vst.lanes.servers import RestartedServer
-from vst.lanes.transaction import TransactionFailed, answers_check, completed_check, outcome_of
+from vst.lanes.transaction import TransactionFailed, answers_check, completed_check, outcome_of, restart_needed
 from vst.server.client import HttpFailure, Unreachable
 from vst.server.facts import Instance
-from vst.server.lifecycle import IllegalMove
 from vst.server.lock import ServerLocked
+from vst.server.states import IllegalMove
 from vst.transfer.plan import Sent
 from vst.transfer.publisher import PublisherFailed
 from vst.verdict import Outcome
@@ -69,3 +69,28 @@ def test_a_server_that_we_will_not_touch_is_refused_and_one_that_broke_is_an_err
 def test_a_wrong_configuration_is_no_statement_about_a_server() -> None:
     with pytest.raises(ConfigError):
         not_started(ConfigError("server.api_key_env=X: this environment variable is not set"))
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind", "recovering", "restart"),
+    [
+        ("join", "deadline", False, "the rendezvous"),
+        ("start", "answer", False, None),
+        ("start", "answer", True, "left open"),
+        ("start", "died", False, "may have been left open"),
+        ("broadcast", "answer", False, None),
+        ("broadcast", "died", True, None),
+        ("broadcast", "deadline", False, None),
+        ("finish", "answer", False, "left open"),
+        ("finish", "deadline", True, "left open"),
+    ],
+)
+def test_a_push_is_no_remedy_where_an_update_may_be_open(
+    phase: str, kind: str, recovering: bool, restart: str | None
+) -> None:
+    found = restart_needed(PublisherFailed("x", phase, kind, True), recovering)
+    assert restart in found if restart and found else found is restart
+
+
+def test_what_failed_without_an_update_leaves_a_push_as_remedy() -> None:
+    assert restart_needed(VerificationError("/is_paused says False"), False) is None

@@ -73,4 +73,5 @@ def _run(run: RunEvidence, base: str) -> str:
         )
     digest = next((source.sha256 for source in run.sources if source.file == "verdict.json"), "")
     link = f"[verdict.json]({quote(base + 'verdict.json', safe='/._-')})"
-    return f"- {markdown(run.name)}: vLLM {markdown(run.vllm) or 'not asked'}, {link} `{digest}`; {markdown(run.holds or UNSEALED)}"
+    holds = markdown(run.holds or UNSEALED)
+    return f"- {markdown(run.name)}: vLLM {markdown(run.vllm) or 'not asked'}, {link} `{digest}`; {holds}"

@@ -10,6 +10,7 @@ from typing import Any
 from vst.errors import VerificationError
 from vst.oracle.compare import Difference
 from vst.oracle.record import Record
+from vst.selftest.double import SAYS, is_double, version_of
 from vst.server.facts import ROUTES, ServerFacts
 from vst.transfer.adapter import SUPPORTED, dialect
 from vst.verdict import Check, Outcome
@@ -41,6 +42,7 @@ class Expected:
     publisher_device: str
     server_devices: tuple[str, ...]
     local: bool
+    scripted: bool = False
 
 
 def _check(id: str, holds: bool, observed: Any, expected: Any, reason: str, warnings: Sequence[str] = ()) -> Check:
@@ -63,6 +65,8 @@ def contract_checks(facts: ServerFacts, expected: Expected) -> list[Check]:
 
 
 def _dialect(facts: ServerFacts, expected: Expected) -> Check:
+    if is_double(facts.version) or expected.scripted:
+        return _double(facts.version, expected)
     try:
         dialect(facts.version)
     except VerificationError as error:
@@ -72,6 +76,16 @@ def _dialect(facts: ServerFacts, expected: Expected) -> Check:
         f"the server runs vLLM {facts.version}, the publisher has {expected.publisher_vllm}: install the server's here"
     )
     return _check("server.dialect", same, facts.version, expected.publisher_vllm, reason)
+
+
+def _double(version: str, expected: Expected) -> Check:
+    """A scripted server is accepted only where it was asked for, and never without saying what it is."""
+    wanted = version_of(expected.publisher_vllm) if expected.scripted else expected.publisher_vllm
+    reason = (
+        f"the server says {version}, expected {wanted}: a scripted double is accepted with server=scripted or "
+        "server.scripted=true only, and a vLLM only without them"
+    )
+    return _check("server.dialect", version == wanted, version, wanted, reason, [SAYS] if is_double(version) else [])
 
 
 def _routes(facts: ServerFacts) -> Check:
@@ -153,10 +167,10 @@ def finite_check(records: Sequence[Record]) -> Check:
     return Check("oracle.finite", Outcome.PASS, 0, 0)
 
 
-def not_evaluated(done: Sequence[Check]) -> list[Check]:
+def not_evaluated(done: Sequence[Check], ids: Sequence[str] = IDS) -> list[Check]:
     """Refusals for the checks of L1 that were not reached, naming the first that did not hold."""
     have = {check.id for check in done}
     blocker = next((check for check in done if check.outcome is not Outcome.PASS), None)
     outcome = Outcome.ERROR if blocker is not None and blocker.outcome is Outcome.ERROR else Outcome.REFUSED
     name = blocker.id if blocker else "an earlier check"
-    return [Check(id, outcome, reason=f"not evaluated: {name} did not hold") for id in IDS if id not in have]
+    return [Check(id, outcome, reason=f"not evaluated: {name} did not hold") for id in ids if id not in have]

@@ -22,6 +22,7 @@ from vst.provenance.encoding import to_bytes as to_bytes
 from vst.provenance.encoding import utc_now as utc_now
 from vst.provenance.eventlog import EventLog
 from vst.provenance.evidence import Evidence
+from vst.provenance.journal import Journal
 from vst.provenance.predicate import IN_PROGRESS, predicate
 from vst.provenance.redaction import Scrubber
 from vst.provenance.sidecar import SUFFIX, Request, Subject, statement
@@ -58,6 +59,7 @@ class RunDir:
         self._signer = signer
         self._begun = (utc_now(), time.monotonic())
         self._written: dict[str, str] = {}
+        self._journals: list[Journal] = []
         path.mkdir(parents=True, exist_ok=True)
         if (path / RUN).exists():
             raise FileExistsError(f"{path} already holds a run; give hydra.run.dir another directory")
@@ -109,6 +111,11 @@ class RunDir:
         self._written[name] = subject.sha256
         return path
 
+    def journal(self, name: str) -> Journal:
+        """A log of its own that grows until the run is finished; it gets its sidecar then, as foreign logs do."""
+        self._journals.append(Journal(self.path / name, self.scrubber))
+        return self._journals[-1]
+
     def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any], draw: Draw | None = None) -> None:
         """Write the verdict, then what ``draw`` makes of the files, the final sidecars, and last ``run.json``, which
         says that all is there.
@@ -117,6 +124,8 @@ class RunDir:
         """
         self.event("finished", verdict=verdict["verdict"], exit_code=outcome["exit_code"])
         try:
+            for journal in self._journals:
+                journal.close()
             self._clean_foreign()
             self.write(VERDICT, verdict)
             known = self._predicate(verdict, outcome, self._lifecycle())
