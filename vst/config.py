@@ -32,6 +32,7 @@ NOT_BUILT = ("L4", "L5")
 
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
+CONSOLES = ("auto", "plain", "json")
 OPERATIONS = ("publish", "lifecycle", "record", "compare", "selftest")
 
 
@@ -297,7 +298,7 @@ class LaunchConf:
 
 @dataclass
 class VstConf:
-    """The whole configuration of a run."""
+    """The whole configuration of a run; ``console`` is how it is shown, which is no part of what it is."""
 
     model: ModelConf = field(default_factory=ModelConf)
     checkpoint: CheckpointConf = field(default_factory=CheckpointConf)
@@ -313,6 +314,7 @@ class VstConf:
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
+    console: str = "auto"
 
 
 MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
@@ -402,6 +404,7 @@ def _problems(conf: VstConf) -> list[str]:
         "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", SCRIPTED)),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
+        "console": (conf.console, CONSOLES),
         "model.generate": (conf.model.generate, (None, "tiny")),
         "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
         **{
