@@ -124,9 +124,14 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, publish, records
+    from vst.lanes import evaluate, ladder, publish, records
 
-    operations = {"publish": publish.publish, "record": records.record, "compare": records.compare}
+    operations = {
+        "publish": publish.publish,
+        "record": records.record,
+        "compare": records.compare,
+        "eval": evaluate.evaluate_model,
+    }
     return operations.get(name, ladder.climb)
 
 

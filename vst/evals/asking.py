@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,17 @@ PAUSE_S = 0.5
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the questions go: the server's address, the model's name there, the key, the longest wait in seconds."""
+    """Where the questions go: the server's address, the model's name there, the key, the longest wait in seconds.
+
+    ``clean`` takes secrets out of what is kept.
+    """
 
     base_url: str
     model: str
     api_key: str | None
     timeout_s: float
     retries: int
+    clean: Callable[[str], str] = str
 
 
 Tell = Callable[[Exchange], None]
@@ -114,7 +118,8 @@ async def _one(client: httpx.AsyncClient, plan: Plan, endpoint: Endpoint, index:
     found: Answered | str = ""
     for attempt in range(endpoint.retries + 1):
         try:
-            found = await _attempt(client, plan, endpoint, index, tell)
+            answered = await _attempt(client, plan, endpoint, index, tell)
+            found = replace(answered, text=_hidden(answered.text, endpoint))
             break
         except Refused as refused:
             found = _hidden(str(refused), endpoint)
@@ -150,4 +155,4 @@ async def _attempt(client: httpx.AsyncClient, plan: Plan, endpoint: Endpoint, in
 
 def _hidden(text: str, endpoint: Endpoint) -> str:
     """A server may repeat the key in its answer; what is kept must not."""
-    return text.replace(endpoint.api_key, "(key)") if endpoint.api_key else text
+    return endpoint.clean(text.replace(endpoint.api_key, "(key)") if endpoint.api_key else text)

@@ -18,7 +18,7 @@ MARKER = "####"
 STOPS = ("\nQuestion:", "\nQ:", "\nProblem:", "\nUser:", "\nuser:", "<|im_end|>", "<|eot_id|>", "<|endoftext|>", "</s>")
 """Where run-on text begins, besides the stops that were sent."""
 
-_BEFORE_NUMBER = re.compile(r"[\s*_`\\(\[{:=~≈]*(?:\\boxed\s*\{|\\text\s*\{)?\s*[\s*_`]*")
+_BEFORE_NUMBER = re.compile(r"(?:[\s*_`(\[{:=~≈]|\\[(\[]|\\(?:boxed|text)\s*\{)*")
 _ANSWER = re.compile(r"\\boxed\s*\{|\banswer\s*(?:is|are|was|[:=])", re.IGNORECASE)
 
 

@@ -2,7 +2,7 @@
 
 Read are signs, thousands separators, decimals with or without a leading or trailing digit, currency before the number
 and units after it, percent, fractions (``3/4``, ``1 1/2``, ``½``, ``\\frac{3}{4}``), scientific notation, and the
-words thousand to trillion. What only looks like a number – a time, a date, a version, a ratio – is passed over as a whole.
+words thousand to trillion. What only looks like a number – a time, a date, a version, a ratio – is passed over whole.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCALES = {"thousand": 3, "k": 3, "million": 6, "billion": 9, "trillion": 12}
 _SCALE = r"(?:\s?(?P<scale>thousand|million|billion|trillion)\b|(?P<k>[kK])\b(?!\w))?"
 
 _NOT_A_NUMBER = (
-    r"(?P<skip>\d+(?::\d+)+|\d+(?:\.\d+){2,}|\d{1,4}[-/]\d{1,2}[-/]\d{1,4}|(?<![\d.,])(?!(?:USD|EUR|GBP|Rs)\d)[A-Za-z_]+\d\w*)"
+    r"(?P<skip>\d+(?::\d+)+|\d+(?:\.\d+){2,}|\d{1,4}(?P<between>[-/])\d{1,2}(?P=between)\d{1,4}|(?<![\d.,])(?!(?:USD|EUR|GBP|Rs)\d)[A-Za-z_]+\d\w*)"
 )
 _FRACTION = (
     rf"(?:(?P<mixed>\d+)[ -])?(?P<top>{_WHOLE})\s?[/⁄]\s?(?P<bottom>{_WHOLE})(?![\d./])"

@@ -56,7 +56,10 @@ def mcnemar(table: Table) -> float:
     1 where no pair is discordant: such a table says nothing against equality.
     """
     total, less = table.discordant, min(table.lost, table.gained)
-    tail = sum(math.comb(total, k) for k in range(less + 1))
+    ways = tail = 1
+    for k in range(less):
+        ways = ways * (total - k) // (k + 1)
+        tail += ways
     return min(1.0, float(2 * tail / (1 << total))) if total < 1000 else _mcnemar_long(total, tail)
 
 

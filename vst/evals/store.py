@@ -24,11 +24,15 @@ FORMAT = "vst-evaluation/1"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The records of one state, in the order of the questions; ``complete`` says that the last line was there."""
+    """The records of one state, in the order of the questions; ``complete`` says that the last line was there.
+
+    ``drafted`` is what a server that decodes speculatively proposed and accepted for all of them.
+    """
 
     header: Mapping[str, Any]
     records: tuple[EvalRecord, ...]
     complete: bool
+    drafted: Mapping[str, Any] | None = None
 
     @property
     def plan(self) -> Mapping[str, Any]:
@@ -57,6 +61,7 @@ class Evaluation:
     def to_bytes(self) -> bytes:
         """The whole file of an evaluation that has come to its end."""
         end = {"kind": "end", "records": len(self.records), "failed": len(self.failed), "digest": self.digest}
+        end["drafted"] = self.drafted
         return b"".join([line(self.header), *(line(record.to_json()) for record in self.records), line(end)])
 
 
@@ -110,7 +115,9 @@ def parse_evaluation(data: bytes) -> Evaluation:
         raise VerificationError(f"not an evaluation: expected a first line of format {FORMAT!r}")
     end = rest.pop() if rest and rest[-1].get("kind") == "end" else None
     records = [EvalRecord.from_json(one) for one in rest]
-    found = Evaluation(header, tuple(sorted(records, key=lambda record: record.index)), end is not None)
+    drafted = end.get("drafted") if end is not None else None
+    ordered = tuple(sorted(records, key=lambda record: record.index))
+    found = Evaluation(header, ordered, end is not None, drafted)
     _check(found, end)
     return found
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from vst.checkpoint.config_file import try_config
 from vst.errors import VerificationError
@@ -10,6 +11,7 @@ from vst.lanes.session import Server, Session
 from vst.oracle.probes import ProbeSet, make_probes
 from vst.oracle.record import Record, take_record
 from vst.server.facts import ServerFacts
+from vst.server.speculation import read_drafted
 
 
 def choose_probes(session: Session, facts: ServerFacts) -> ProbeSet:
@@ -33,11 +35,21 @@ def vocab_size(session: Session) -> int:
     raise VerificationError(f"{manifest.path}/config.json has no vocab_size, so no probes can be made")
 
 
+@contextmanager
+def counted(session: Session, server: Server, name: str) -> Iterator[None]:
+    """Keep under ``name`` what the server drafted and accepted inside; nothing for a server that does not draft."""
+    before = read_drafted(server.control)
+    yield
+    after = read_drafted(server.control) if before is not None else None
+    if before is not None and after is not None:
+        session.drafted[name] = after.since(before)
+
+
 def take(session: Session, server: Server, claim: str, file: str) -> Record:
-    """Take a record and write it to ``record-<file>.json``."""
-    record = take_record(
-        server.control, server.name, session.need("probes"), claim, session.conf.server.request_timeout_s
-    )
+    """Take a record and write it to ``record-<file>.json``; counts what the server drafted for it, if it drafts."""
+    probes, timeout = session.need("probes"), session.conf.server.request_timeout_s
+    with counted(session, server, file):
+        record = take_record(server.control, server.name, probes, claim, timeout)
     content = {**record.to_json(), "noise_floor": session.floor}
     session.run.write(f"record-{file}.json", content)
     return record

@@ -9,9 +9,10 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes.asking import take
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
-from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
+from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
 from vst.oracle.compare import Difference, difference
 from vst.server.client import HttpFailure
 from vst.transfer.plan import Sent
@@ -58,7 +59,7 @@ def _pushes(session: Session, found: Found) -> None:
     found.before = weight_digests(session)
     for number in range(1, session.conf.lane.identities + 1):
         session.progress.say(f"identity {number} of {session.conf.lane.identities}: A over A")
-        found.sent.append(transact(session, Push("model", purpose="identity")))
+        found.sent += push_with_draft(session, Push("model", purpose="identity"))
         record = take(session, session.need("server"), "A", f"identity-{number}")
         found.moved.append(difference(record, session.records[0], session.need("floor")))
         if not found.moved[-1].equal:

@@ -1,4 +1,4 @@
-"""The ladder: L0, L1, L2, L3 in order, stopping at the first that does not pass."""
+"""The ladder: its lanes in the order of ``vst.config.LANES``, stopping at the first that does not pass."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from vst.config import LANES, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.cold_evaluation import ColdEvaluation
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.identity import run_identity
+from vst.lanes.quality import run_quality
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import attach, owned, start_server
@@ -46,9 +48,12 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
     reference: Reference | None = None
     try:
         start_publisher(session)
+        evaluation = _questions(session, verdict, show) if "L5" in wanted else None
+        if verdict.lanes[-1].lane == "L5":
+            return
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
-            reference = obtain(session)
+            reference = cold_answers(session, evaluation)
         session.progress.say("starting the server on A" if owned(session) else "attaching to the server")
         session.server = open_server(session)
         session.lock = ServerLock(session.server.control.base_url)
@@ -57,12 +62,32 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
         show(verdict.lanes[-1])
         return
     for name in wanted:
-        lane = _run(session, name, reference)
+        lane = _run(session, name, reference, evaluation)
         verdict.lanes.append(lane)
         _close_fail(session, lane)
         show(lane)
         if not lane.passed:
             return
+
+
+def _questions(session: Session, verdict: Verdict, show: Show) -> ColdEvaluation | None:
+    """What L5 will ask, read before anything is started; files of it that cannot be used end the run here."""
+    try:
+        return ColdEvaluation(session)
+    except VerificationError as error:
+        check = Check("eval.pinned", Outcome.REFUSED, expected="questions that can be asked", reason=str(error))
+        verdict.lanes.append(LaneVerdict("L5", (check,)))
+        show(verdict.lanes[-1])
+        return None
+
+
+def cold_answers(session: Session, evaluation: ColdEvaluation | None) -> Reference:
+    """The reference of B and, where it is asked for, the evaluation of a cold B; of one cold server if both are new."""
+    besides = evaluation.take if evaluation is not None and not evaluation.found else None
+    reference = obtain(session, besides)
+    if evaluation is not None and not evaluation.found:
+        evaluation.start_and_take()
+    return reference
 
 
 def open_server(session: Session) -> Server:
@@ -82,7 +107,9 @@ def not_started(error: VstError) -> LaneVerdict:
     return LaneVerdict("L1", (Check(name, outcome, expected=expected, reason=str(error)),))
 
 
-def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdict:
+def _run(
+    session: Session, name: str, reference: Reference | None, evaluation: ColdEvaluation | None
+) -> LaneVerdict:
     if name == "L1":
         lane = run_contract(session)
         if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
@@ -90,8 +117,10 @@ def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdic
         return lane
     if name == "L2":
         return run_identity(session)
+    if name == "L5":
+        return _quality(session, evaluation)
     try:
-        return run_transition(session, reference or obtain(session))
+        return run_transition(session, reference or cold_answers(session, evaluation))
     except VstError as error:
         outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
         return LaneVerdict(
@@ -99,10 +128,16 @@ def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdic
         )
 
 
+def _quality(session: Session, evaluation: ColdEvaluation | None) -> LaneVerdict:
+    if evaluation is None:
+        raise VerificationError("L5 was reached without the evaluation that it is judged by")
+    return run_quality(session, evaluation.plan)
+
+
 def _keep_own(session: Session) -> None:
     """A server that we started on A and nobody has touched yet is a cold one: its first record is a reference of A."""
     key = make_key(session, "model", session.need("publisher").wait_ready())
-    keep(session, key, session.records[0], session.need("facts"))
+    keep(session, key, session.records[0], session.need("facts"), session.drafted.get("model-1"))
 
 
 def _close_fail(session: Session, lane: LaneVerdict) -> None:

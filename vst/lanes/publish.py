@@ -10,12 +10,13 @@ from pathlib import Path
 
 from vst.errors import ConfigError, VstError
 from vst.lanes.contract import Expected, contract_checks, devices_check
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import attach, on_this_machine, owned, spec, split
 from vst.lanes.session import Server, Session
-from vst.lanes.transaction import Push, TransactionFailed, completed_check, transact
+from vst.lanes.transaction import Push, TransactionFailed, completed_check
 from vst.server.facts import ServerFacts, read_facts
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
@@ -56,7 +57,7 @@ def _push(session: Session) -> LaneVerdict:
     sent: list[Sent] = []
     failure = None
     try:
-        sent.append(transact(session, Push("checkpoint", purpose="publish"), around=False))
+        sent += push_with_draft(session, Push("checkpoint", purpose="publish"), around=False)
     except TransactionFailed as error:
         failure = error
     return LaneVerdict("publish", (*checks, completed_check(sent, failure)))

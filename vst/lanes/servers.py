@@ -43,6 +43,7 @@ def spec(session: Session) -> ServerSpec:
     if gpus is not None:
         env[VISIBLE] = ",".join(gpus)
     kind = conf.kind if conf.kind != "attach" else ("cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu")
+    drafts = {"method": session.conf.model.draft_method, "num_speculative_tokens": session.conf.model.draft_tokens}
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
@@ -54,6 +55,7 @@ def spec(session: Session) -> ServerSpec:
         args=tuple(args),
         env=env,
         launch_prefix=launch_prefix(conf.launch_prefix, hosts(session), len(gpus or ())),
+        speculative=drafts if session.conf.model.draft_path else None,
     )
 
 
@@ -94,7 +96,7 @@ def start_server(session: Session, model: Path, label: str) -> Server:
         session.run.evidence.default("server.port", port, f"any that was free, for the server {label}")
     expect_free(conf.host, port)
     flags, name = spec(session), served_name(session)
-    argv = command(flags, model, conf.host, port, name)
+    argv = command(flags, model, conf.host, port, name, _draft_of(session, model))
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)
     session.run.evidence.servers.append(server_facts(label, argv, env, tuple(flags.env), session.run.scrubber))
@@ -110,6 +112,13 @@ def start_server(session: Session, model: Path, label: str) -> Server:
     phase.end()
     session.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=process.pid)
     return server
+
+
+def _draft_of(session: Session, model: Path) -> Path | None:
+    """The draft that belongs to the checkpoint in ``model``."""
+    found = {role: manifest for role, manifest in session.manifests.items() if manifest.path == model}
+    drafts = [session.manifests.get(f"draft-{role}") for role in found]
+    return next((draft.path for draft in drafts if draft is not None), None)
 
 
 def stop_server(session: Session, server: Server) -> None:

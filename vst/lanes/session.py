@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from vst.checkpoint.manifest import Manifest
 from vst.config import VstConf
 from vst.errors import VerificationError
+from vst.evals.store import Evaluation
 from vst.oracle.probes import ProbeSet
 from vst.oracle.record import Record
 from vst.provenance.rundir import RunDir
@@ -17,6 +18,7 @@ from vst.server.facts import ServerFacts
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
 from vst.server.process import ServerProcess
+from vst.server.speculation import Drafted
 from vst.transfer.publisher import Publisher
 
 
@@ -58,6 +60,8 @@ class Session:
     transactions: int = 0
     label: str | None = None
     covered: dict[str, Any] | None = None
+    drafted: dict[str, Drafted] = field(default_factory=dict)
+    cold_evaluation: Evaluation | None = None
 
     def need(self, name: str) -> Any:
         """A part of the session that an earlier lane must have filled; VerificationError when it has not."""

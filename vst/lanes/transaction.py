@@ -27,12 +27,16 @@ FORMAT = "vst-weight-update/1"
 
 @dataclass(frozen=True)
 class Push:
-    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role."""
+    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role.
+
+    ``draft``: into the server's draft, whose transaction leaves the label of the model as it is.
+    """
 
     role: str
     other: str | None = None
     from_other: tuple[str, ...] = ()
     purpose: str = "transition"
+    draft: bool = False
 
 
 class TransactionFailed(VstError):
@@ -80,9 +84,9 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
     Writes ``weight-update-<n>.json`` in every case. Raises TransactionFailed, with the server tainted.
     """
     session.transactions += 1
-    file = f"weight-update-{session.transactions}.json" if around else "weight-update.json"
+    file = f"weight-update-{session.transactions}.json" if around else f"weight-update{'-draft' * push.draft}.json"
     manifest = session.manifests[push.role]
-    label = make_label(manifest, session.transactions, push.other is not None)
+    label = session.label if push.draft else make_label(manifest, session.transactions, push.other is not None)
     timeline = session.run.evidence.timeline
     timeline.open(session.transactions, push.purpose, session.label)
     steps = Steps(timeline)
@@ -115,7 +119,7 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
     return sent
 
 
-def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool) -> Sent:
+def _moves(session: Session, push: Push, label: str | None, steps: Steps, around: bool) -> Sent:
     lifecycle = session.need("lifecycle")
     expect_same_instance(session)
     begun = steps.begin("join")
@@ -140,7 +144,7 @@ def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool)
     return sent
 
 
-def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+def _push(session: Session, push: Push, label: str | None, steps: Steps) -> Sent:
     begun = steps.begin("push")
     plan = PushPlan(
         manifest=str(session.manifest_files[push.role]),
@@ -148,6 +152,7 @@ def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
         other=str(session.manifest_files[push.other]) if push.other else None,
         from_other=push.from_other,
         rate_limit=session.conf.transfer.rate_limit_bytes_per_s,
+        draft=push.draft,
     )
     sent: Sent = session.need("publisher").push(plan, session.manifests[push.role].total_bytes)
     steps.end(begun)
@@ -163,6 +168,9 @@ def _buckets(session: Session, push: Push) -> int | None:
 
 
 def _content(push: Push) -> str:
+    if push.draft:
+        # The draft's roles are named after the model's that they belong to.
+        return push.role.removeprefix("draft-")
     return f"{push.role} with {len(push.from_other)} tensors of {push.other}" if push.other else push.role
 
 

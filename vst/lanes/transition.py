@@ -9,6 +9,7 @@ from vst.errors import VstError
 from vst.lanes import controls
 from vst.lanes.asking import take
 from vst.lanes.cache import CacheProbe
+from vst.lanes.drafts import Arrival, draft_role, drafting_check, push_draft
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
@@ -17,6 +18,9 @@ from vst.oracle.record import Record
 from vst.oracle.reference import Reference, comparable_facts, differing
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome
+
+COLD, FIRST, STALE = "reference", "model-1", "draft-stale"
+"""The names of the states whose drafts are counted: the cold B, the first A, and B while its draft was still A's."""
 
 
 @dataclass
@@ -31,6 +35,7 @@ class Found:
     labels: list[dict[str, Any]] = field(default_factory=list)
     cold: list[dict[str, Any]] = field(default_factory=list)
     final: dict[str, Any] | None = None
+    drafts: list[Arrival] = field(default_factory=list)
     controls: list[Check] = field(default_factory=list)
 
     @property
@@ -41,6 +46,8 @@ class Found:
 
 def run_transition(session: Session, reference: Reference) -> LaneVerdict:
     """Judge the transition against the reference of B and the first record of A."""
+    if reference.drafted is not None:
+        session.drafted[COLD] = reference.drafted
     first = [comparable_check(session, reference)]
     if first[0].outcome is Outcome.PASS:
         first.append(distinct_check(session, reference.record))
@@ -115,7 +122,9 @@ def _arrive(
     cache.seed()
     found.sent.append(transact(session, push))
     found.cold.append(cache.ask_again())
+    _draft(session, push, found)
     record = take(session, session.need("server"), claim, name)
+    found.drafts.append(Arrival(name, session.drafted.get(name), session.drafted.get(COLD if claim == "B" else FIRST)))
     floor = session.need("floor")
     apart = difference(record, expected, floor)
     label = session.need("server").control.get("/weight_info")
@@ -129,6 +138,14 @@ def _arrive(
     return result
 
 
+def _draft(session: Session, push: Push, found: Found) -> None:
+    """The draft after its model; before it, once, the record of a model whose draft was left behind."""
+    if draft_role(session, push.role) is not None:
+        if STALE not in session.drafted:
+            take(session, session.need("server"), "B with the draft of A", STALE)
+        found.sent += push_draft(session, push)
+
+
 def judge(session: Session, found: Found) -> list[Check]:
     """The checks of the lane from what was found; each says so when there was nothing to judge."""
     cycles, floor = session.conf.lane.cycles, session.floor
@@ -139,6 +156,8 @@ def judge(session: Session, found: Found) -> list[Check]:
     checks.append(
         cold_check(found.cold, session.conf.server.capabilities.cached_tokens, session.conf.server.capabilities.reason)
     )
+    repeats = [session.drafted.get(f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)]
+    checks += drafting_check(session, found.drafts, 2 * cycles + 1, repeats, session.drafted.get(STALE))
     checks += found.controls or controls.not_run(session, found.good)
     final = [found.final] if found.final else []
     checks.append(arrival_check("transition.final", final, 1, f"ends at {session.conf.lane.final}", floor))

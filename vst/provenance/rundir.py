@@ -99,6 +99,10 @@ class RunDir:
         self._written[name] = subject.sha256
         return path
 
+    def adopt(self, name: str) -> None:
+        """Take over a file that somebody wrote line by line, so that ``write_bytes`` may replace it."""
+        self._written[name] = file_sha256(self.path / name)
+
     def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
         """Write the verdict, then the final sidecars, and last ``run.json``, which says that all is there.
 
