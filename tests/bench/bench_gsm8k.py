@@ -24,9 +24,10 @@ def main() -> int:
         if not found.strict == found.flexible == question.value == stated:
             wrong.append((question.text, stated, found))
     spent = time.perf_counter() - begun
-    print(f"{len(questions) - len(wrong)} of {len(questions)} read right by both rules, {spent / len(questions) * 1e6:.0f} us each")
+    each = f"{spent / len(questions) * 1e6:.0f} us each"
+    print(f"{len(questions) - len(wrong)} of {len(questions)} read right by both rules, {each}")
     unmarked = sum(extract(q.solution.rpartition("####")[0]).flexible == q.value for q in questions)
-    print(f"{unmarked} of {len(questions)} by the flexible rule when the marker is taken away (the last number of the steps)")
+    print(f"{unmarked} of {len(questions)} by the flexible rule with the marker taken away (the steps' last number)")
     for text, stated, found in wrong:
         print(f"wrong: {stated}, read as {found}: {text[:100]}")
     return 1 if wrong else 0

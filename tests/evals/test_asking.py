@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,9 @@ SENT = {
 }  # fmt: skip
 
 
-def ask(server: Completions, path: Path, plan: Any = None, resumed: Evaluation | None = None, **more: Any) -> Evaluation:
+def ask(
+    server: Completions, path: Path, plan: Any = None, resumed: Evaluation | None = None, **more: Any
+) -> Evaluation:
     plan = plan or make_plan()
     return evaluate(plan, endpoint(server.url, **more), path / "e.jsonl", header(plan), resumed)
 
@@ -194,3 +200,27 @@ def test_an_evaluation_of_something_else_is_not_resumed(what: str, tmp_path: Pat
         with pytest.raises(VerificationError, match="differs in"):
             ask(server, tmp_path / "second", make_plan(), before)
     assert len(server.seen) == asked
+
+
+class Stopped(BaseException):
+    """What a signal raises."""
+
+
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_signal_in_the_middle_ends_it_at_once_as_what_the_handler_raised(concurrency: int, tmp_path: Path) -> None:
+    def stop(number: int, frame: Any) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    begun = time.monotonic()
+    try:
+        with (
+            Completions(delay_s=30, script=lambda body, number: os.kill(os.getpid(), signal.SIGUSR1)) as server,
+            pytest.raises(Stopped),
+        ):
+            ask(server, tmp_path, make_plan(concurrency=concurrency))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert time.monotonic() - begun < 10
+    assert not [thread for thread in threading.enumerate() if thread.name == "evaluation"]
+    assert read_evaluation(tmp_path / "e.jsonl").missing == 12

@@ -50,13 +50,17 @@ def write(path: Path, *lines: object) -> Path:
 
 
 def test_a_file_in_the_two_fields_is_read_in_its_order(tmp_path: Path) -> None:
-    rows = [{"question": "a?", "answer": "1 + 1\n#### 2"}, {"question": "b?", "answer": "1,234"}, {"question": "c?", "answer": "$-3"}]
+    pairs = {"a?": "1 + 1\n#### 2", "b?": "1,234", "c?": "$-3"}
+    rows = [{"question": question, "answer": answer} for question, answer in pairs.items()]
     found = read_questions(write(tmp_path / "q.jsonl", rows[0], "", *rows[1:]))
     assert [(question.text, str(question.value)) for question in found] == [("a?", "2"), ("b?", "1234"), ("c?", "-3")]
 
 
-WRONG = ["hello", "[]", "{}", '{"question": "a"}', '{"question": 1, "answer": "#### 2"}', '{"question": "a", "answer": "1 and 2"}',
-         '{"question": "a", "answer": "#### none"}', '{"question": "a", "answer": "none"}']  # fmt: skip
+WRONG = [
+    "hello", "[]", "{}", '{"question": "a"}', '{"question": 1, "answer": "#### 2"}',
+    '{"question": "a", "answer": "1 and 2"}', '{"question": "a", "answer": "#### none"}',
+    '{"question": "a", "answer": "none"}',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", WRONG)

@@ -43,10 +43,12 @@ def edited(change: dict[str, object], number: int = 1) -> bytes:
     return b"".join(lines)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"text": "#### 1"}, {"strict": "1"}, {"expected": "1"}, {"tokens": [1]}, {"index": 3}, {"finish_reason": "length"}],
-)
+CHANGES: list[dict[str, object]] = [
+    {"text": "#### 1"}, {"strict": "1"}, {"expected": "1"}, {"tokens": [1]}, {"index": 3}, {"finish_reason": "length"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_record_that_was_changed_does_not_fit_the_last_line(change: dict[str, object]) -> None:
     with pytest.raises(VerificationError):
         parse_evaluation(edited(change))

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import httpx
@@ -25,6 +28,7 @@ from vst.provenance.encoding import utc_now
 from vst.server.client import Exchange
 
 PAUSE_S = 0.5
+START_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def evaluate(
     done = kept(resumed, plan, header) if resumed is not None else ()
     journal = Journal(path, header, done)
     try:
-        asyncio.run(_ask(plan, endpoint, journal, {record.index for record in done}, tell, told))
+        run_beside(_ask(plan, endpoint, journal, {record.index for record in done}, tell, told))
     finally:
         journal.close()
     found = parse_evaluation(path.read_bytes())
@@ -78,6 +82,40 @@ def kept(resumed: Evaluation, plan: Plan, header: Mapping[str, Any]) -> tuple[Ev
     if apart:
         raise VerificationError(f"the evaluation to resume differs in {', '.join(apart)}: start a new one instead")
     return resumed.records
+
+
+def run_beside(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end on a thread of its own; what is raised here meanwhile cancels it.
+
+    A signal raises in the main thread, wherever that is; inside of an event loop it would tear the loop's tasks apart
+    and come out as something else.
+    """
+    started, ended = Event(), Future[None]()
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[None]]] = []
+
+    async def body() -> None:
+        running.append((asyncio.get_running_loop(), asyncio.ensure_future(work)))
+        started.set()
+        await running[0][1]
+
+    def run() -> None:
+        try:
+            ended.set_result(asyncio.run(body()))
+        except BaseException as error:  # noqa: B036 - it is raised again in the thread that waits
+            ended.set_exception(error)
+
+    thread = Thread(target=run, name="evaluation")
+    thread.start()
+    try:
+        ended.result()
+    except BaseException:
+        started.wait(START_S)
+        with suppress(RuntimeError):
+            # A loop that has ended has nothing left to cancel.
+            running[0][0].call_soon_threadsafe(running[0][1].cancel)
+        raise
+    finally:
+        thread.join()
 
 
 async def _ask(plan: Plan, endpoint: Endpoint, journal: Journal, done: set[int], tell: Tell, told: Told) -> None:
