@@ -37,7 +37,8 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
     show(verdict.lanes[-1])
     if verdict.lanes[-1].passed:
         key = make_key(session, "model", session.need("publisher").wait_ready())
-        session.run.write("reference.json", keep(session, key, session.records[0], session.need("facts")).to_json())
+        kept = keep(session, key, session.records[0], session.need("facts"), session.drafted.get("model-1"))
+        session.run.write("reference.json", kept.to_json())
     verdict.lanes[0] = LaneVerdict("L0", (*files.checks, still_stable(before, session)))
 
 
