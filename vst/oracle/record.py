@@ -46,7 +46,8 @@ class Record:
         return all(answer.finite() for answer in self.answers)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; what is not finite, which JSON has no number for, becomes ``"nan"``, ``"inf"`` or ``"-inf"``."""
+        """As JSON values; what is not finite, which JSON has no number for, becomes ``"nan"``, ``"inf"`` or ``"-inf"``.
+        """
         return {"format": FORMAT, **_writable(asdict(self))}
 
     @staticmethod
