@@ -8,50 +8,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vst.errors import VerificationError, VstError
-from vst.lanes import pause_checks, sleep_checks
 from vst.lanes.asking import CLAIMS
 from vst.lanes.chain import Interpreter, StepFailed, look
-from vst.lanes.memory import MemoryWatch, memory_check, watch
-from vst.lanes.pauses import PAUSES, REQUESTS, run_pauses
+from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
+from vst.lanes.memory import MemoryWatch, watch
+from vst.lanes.pauses import REQUESTS, run_pauses
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
-from vst.lanes.sleeping import (
-    ORDERS,
-    STILL_TOO_EARLY,
-    TOO_EARLY,
-    Refusal,
-    measure_noise,
-    serve,
-    sleep_level_1,
-    sleep_level_2,
-    weights_bytes,
-)
+from vst.lanes.sleeping import Refusal, measure_noise, serve, sleep_level_1, sleep_level_2, weights_bytes
 from vst.lanes.streams import Marks, streams, warm
-from vst.lanes.traffic import learn_answers, log_file, read
+from vst.lanes.traffic import learn_answers
 from vst.lanes.transaction import TransactionFailed, completed_check, outcome_of
-from vst.load.expected import Expected
-from vst.load.judge import judge, load_check
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference
+from vst.provenance.encoding import to_bytes
 from vst.server.plan import Step, parse_all
-from vst.verdict import Check, LaneVerdict, Outcome
-
-IDS = (
-    "pause.keep",
-    "pause.abort",
-    "pause.wait",
-    "pause.admission",
-    "sleep.state",
-    "sleep.memory",
-    "wake.orders",
-    "wake.level2_needs_push",
-    "update.asleep_refused",
-    "lifecycle.order",
-    "lifecycle.idempotent",
-)
-SLEEPS = ("sleep.state", "sleep.memory", "wake.orders", "wake.level2_needs_push", "update.asleep_refused")
-REPEATED = ("pause(keep)", "reset", "resume")
-REPEATED_ASLEEP = ("sleep(1)", "wake")
+from vst.verdict import LaneVerdict, Outcome
 
 
 class Unequal(VerificationError):
@@ -64,11 +36,10 @@ class Undecided(VerificationError):
 
 @dataclass
 class Found:
-    """What the lane has seen: chains and loads by name, answers by name, and where it ended early."""
+    """What the lane has seen: chains and answers by name, what was refused, and where it ended early."""
 
     chains: dict[str, Interpreter] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
-    expected: dict[str, Expected] = field(default_factory=dict)
     asleep_refused: list[Refusal] = field(default_factory=list)
     needs_push: list[Refusal] = field(default_factory=list)
     watch: MemoryWatch | None = None
@@ -83,7 +54,30 @@ def run_lifecycle(session: Session, reference: Reference) -> LaneVerdict:
         lane.run()
     except VstError as error:
         lane.found.broken = error
-    return LaneVerdict("L4", (*lane.checks(), lane.completed(), same_check(session)))
+    session.run.write(FILE, lane.to_json())
+    judge = LaneJudge(lane.to_json(), settings(session), lambda name: _read(session, name))
+    cause = lane.found.broken.__cause__ if lane.found.broken else None
+    sent = [one for chain in lane.found.chains.values() for one in chain.sent]
+    completed = completed_check(sent, cause if isinstance(cause, TransactionFailed) else None)
+    return LaneVerdict("L4", (*judge.checks(), completed, same_check(session)))
+
+
+def settings(session: Session) -> Settings:
+    """What the configuration of this run declares."""
+    conf, capabilities = session.conf, session.conf.server.capabilities
+    return Settings(
+        settle_s=conf.load.settle_s,
+        admission=dict(vars(conf.lifecycle.admission)),
+        sleep=capabilities.sleep,
+        sleep_reason=capabilities.sleep_reason,
+        chain=parse_all(conf.lifecycle.chain),
+        floor=session.floor,
+    )
+
+
+def _read(session: Session, name: str) -> bytes | None:
+    path = session.run / name
+    return path.read_bytes() if path.is_file() else None
 
 
 class Lane:
@@ -93,23 +87,23 @@ class Lane:
         self.session = session
         self.records = records
         self.found = Found()
-        self.sleep = session.conf.server.capabilities.sleep
+        self.settings = settings(session)
         self.home = session.need("lifecycle").holds
         self.away = next(role for role in CLAIMS if role != self.home)
 
     def run(self) -> None:
         """All acts; VstError at the first that fails, with the server tainted or its content in doubt."""
         self._act("pause.keep", self._pauses)
-        if self.sleep != "none":
+        if self.settings.sleep != "none":
             self._act("sleep.memory", self._noise)
             self._act("wake.orders", self._level_1)
             self._act("wake.level2_needs_push", self._level_2)
         else:
             self._act("lifecycle.order", self._go_away)
-        if self._chain_is_possible():
+        if self.settings.chain_is_possible:
             self._act("lifecycle.order", self._order)
         self._act("lifecycle.idempotent", self._idempotent)
-        self._act("lifecycle.order", self._go_home)
+        self._act("lifecycle.idempotent", self._go_home)
 
     def _act(self, id: str, act: Callable[[], None]) -> None:
         self.found.looking_at = id
@@ -131,7 +125,7 @@ class Lane:
         claim = CLAIMS[role]
         self.session.progress.say(f"learning what {claim} answers under load")
         try:
-            self.found.expected[claim] = learn_answers(self.session, claim, f"known-{claim}")
+            learn_answers(self.session, claim, f"known-{claim}")
         except VerificationError as error:
             raise Undecided(str(error)) from error
 
@@ -175,15 +169,10 @@ class Lane:
 
     def _steps(self) -> list[Step]:
         """The configured chain; a push that names no role brings the content home."""
-        steps = parse_all(self.session.conf.lifecycle.chain)
-        return [Step("push", (self.home,)) if step == Step("push") else step for step in steps]
-
-    def _chain_is_possible(self) -> bool:
-        return self.sleep != "none" or all(step.verb not in ("sleep", "wake") for step in self._steps())
+        return [Step("push", (self.home,)) if step == Step("push") else step for step in self.settings.chain]
 
     def _order(self) -> None:
-        session, chain, conf = self.session, self.chain("order"), self.session.conf.load
-        steps = self._steps()
+        session, chain, conf, steps = self.session, self.chain("order"), self.session.conf.load, self._steps()
         chain.check(steps)
         session.progress.say(f"the chain {', '.join(map(str, steps))}, with streams in flight")
         with streams(session, "order", conf.concurrency, REQUESTS) as load:
@@ -201,123 +190,42 @@ class Lane:
         self.session.progress.say("every move twice")
         for move in REPEATED:
             self._twice(chain, move)
-        if self.sleep != "none":
-            self._twice(chain, "sleep(1)")
+        if self.settings.sleep != "none":
+            self._twice(chain, REPEATED_ASLEEP[0])
             chain.make(Step("wake"))
             serve(chain)
-            self._twice(chain, "wake")
+            self._twice(chain, REPEATED_ASLEEP[1])
         self.answer("idempotent")
 
     def _twice(self, chain: Interpreter, move: str) -> None:
         for step in parse_all([move, move]):
             chain.make(step)
 
-    def completed(self) -> Check:
-        """``transfer.completed`` over all pushes of the lane."""
-        cause = self.found.broken.__cause__ if self.found.broken else None
-        sent = [one for chain in self.found.chains.values() for one in chain.sent]
-        return completed_check(sent, cause if isinstance(cause, TransactionFailed) else None)
-
-    def checks(self) -> list[Check]:
-        """The lane's checks; what was not reached names the one that did not hold."""
-        judged = {**self._pause_checks(), **self._sleep_checks(), **self._chain_checks()}
-        return [self._blamed(id, judged.get(id)) for id in IDS]
-
-    def _blamed(self, id: str, check: Check | None) -> Check:
+    def to_json(self) -> dict[str, Any]:
+        """The content of ``lifecycle-found.json``."""
         found = self.found
-        if found.broken is not None and found.looking_at == id and (check is None or check.outcome is not Outcome.FAIL):
-            observed = check.observed if check else None
-            return Check(id, how_it_ended(found.broken), observed, "every step held", reason=str(found.broken))
-        if check is not None:
-            return check
-        reason = f"not reached: {found.looking_at} did not hold"
-        return Check(id, Outcome.INCONCLUSIVE, None, "looked at", reason=reason)
-
-    def _admission(self) -> dict[str, str]:
-        return dict(vars(self.session.conf.lifecycle.admission))
-
-    def _pause_checks(self) -> dict[str, Check]:
-        """Judged only when all pauses were made: otherwise the step that failed is the finding."""
-        settle, declared = self.session.conf.load.settle_s, self._admission()
-        if "pauses" not in self.found.answers:
-            return {}
-        logs = {name: read(self.session, f"pause-{name}") for name in PAUSES}
-        kept = {name: log for name, log in logs.items() if name.startswith("keep")}
-        policy, expected = pause_checks.policy_of, self.found.expected
-        return {
-            "pause.keep": pause_checks.keep_check(kept, expected, policy(declared["keep"], False, settle)),
-            "pause.abort": pause_checks.abort_check(logs["abort"], expected, policy(declared["abort"], True, settle)),
-            "pause.wait": pause_checks.wait_check(logs["wait"], expected, policy(declared["wait"], False, settle)),
-            "pause.admission": pause_checks.admission_check(self._knocks(), declared, self._wanted_knocks()),
-        }
-
-    def _wanted_knocks(self) -> int:
-        return len(PAUSES) + (0 if self.sleep == "none" else len(ORDERS) + 1)
-
-    def _knocks(self) -> dict[str, dict[str, Any]]:
-        """What became of each request that knocked, where its answer can be judged."""
-        names = [*PAUSES, *(f"asleep-1-{order}" for order in ORDERS), "asleep-2"]
-        settle, expected = self.session.conf.load.settle_s, self.found.expected
-        there = [name for name in names if (self.session.run / log_file(f"knock-{name}")).exists()]
-        logs = {name: read(self.session, f"knock-{name}") for name in there}
-        known = {name: log for name, log in logs.items() if log.sent and claims(log) <= set(expected)}
-        return {name: pause_checks.knock(log, expected, settle) for name, log in known.items()}
-
-    def _sleep_checks(self) -> dict[str, Check]:
-        session, found, capabilities = self.session, self.found, self.session.conf.server.capabilities
-        if self.sleep == "none":
-            why = f"declared by server.capabilities.sleep=none: {capabilities.sleep_reason or 'no reason given'}"
-            return {id: Check(id, Outcome.NOT_APPLICABLE, None, "a sleep", reason=why) for id in SLEEPS}
-        if found.watch is None:
-            return {}
-        source = found.watch.source.name if found.watch.source else None
-        chains = {name: self._stored(name) for name in found.chains if name.startswith("sleep-")}
-        orders = {name: found.answers[name] for name in ORDERS if name in found.answers}
-        early, asleep = [one.to_json() for one in found.needs_push], [one.to_json() for one in found.asleep_refused]
-        return {
-            "sleep.state": sleep_checks.state_check(chains, self._knocks()),
-            "sleep.memory": memory_check(
-                found.watch.naps, source, found.watch.why_not, weights_bytes(session), self.sleep,
-                capabilities.sleep_reason,
-            ),
-            "wake.orders": sleep_checks.orders_check(orders, tuple(ORDERS), session.floor),
-            "wake.level2_needs_push": sleep_checks.refusals_check(
-                "wake.level2_needs_push", early, len(TOO_EARLY) + len(STILL_TOO_EARLY), "only a push leads on"
-            ),
-            "update.asleep_refused": sleep_checks.refusals_check(
-                "update.asleep_refused", asleep, len(ORDERS), "no push into a sleeping server, and no start sent"
-            ),
-        }  # fmt: skip
-
-    def _stored(self, name: str) -> dict[str, Any]:
-        return dict(json.loads((self.session.run / self.found.chains[name].file).read_text()))
-
-    def _chain_checks(self) -> dict[str, Check]:
-        checks, floor = {}, self.session.floor
-        if "order" in self.found.answers:
-            checks["lifecycle.order"] = sleep_checks.order_check(
-                self._stored("order"), self.found.answers["order"], self._order_load(), floor
-            )
-        elif not self._chain_is_possible():
-            why = "declared by server.capabilities.sleep=none: the chain sleeps; lifecycle=keep does not"
-            checks["lifecycle.order"] = Check("lifecycle.order", Outcome.NOT_APPLICABLE, None, "a chain", reason=why)
-        if "idempotent" in self.found.answers:
-            wanted = REPEATED + (() if self.sleep == "none" else REPEATED_ASLEEP)
-            checks["lifecycle.idempotent"] = sleep_checks.idempotent_check(
-                self._stored("idempotent"), wanted, self.found.answers["idempotent"], floor
-            )
-        return checks
-
-    def _order_load(self) -> Check:
-        aborts = any(step.verb in ("abort", "sleep") or step.args[:1] == ("abort",) for step in self._steps())
-        policy = pause_checks.policy_of(self._admission()["asleep"], aborts, self.session.conf.load.settle_s)
-        report = judge(read(self.session, "order"), self.found.expected, policy)
-        return load_check("lifecycle.order", report, [CLAIMS[self.home]], log_file("order"))
+        return dict(_plain({
+            "format": FORMAT,
+            "chains": list(found.chains),
+            "answers": found.answers,
+            "asleep_refused": [one.to_json() for one in found.asleep_refused],
+            "needs_push": [one.to_json() for one in found.needs_push],
+            "memory": found.watch.to_json(weights_bytes(self.session)) if found.watch else None,
+            "ends_at": CLAIMS[self.home],
+            "broken": _broken(found),
+        }))  # fmt: skip
 
 
-def claims(log: Any) -> set[str]:
-    """The states that the marks of a log speak of."""
-    return {str(mark["claim"]) for mark in log.marks if "claim" in mark}
+def _plain(content: Any) -> Any:
+    """As it is read back from the file: what is judged is what was written."""
+    return json.loads(to_bytes(content))
+
+
+def _broken(found: Found) -> dict[str, str] | None:
+    error = found.broken
+    if error is None:
+        return None
+    return {"check": found.looking_at, "outcome": how_it_ended(error).value, "reason": str(error)}
 
 
 def how_it_ended(error: VstError) -> Outcome:

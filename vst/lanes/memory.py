@@ -49,6 +49,12 @@ class MemoryWatch:
     noise: int = 0
     naps: list[Nap] = field(default_factory=list)
 
+    def to_json(self, weights: int) -> dict[str, Any]:
+        """What was read, for whoever judges it; ``weights`` are the bytes of the checkpoint."""
+        source = self.source.name if self.source else None
+        naps = [nap.to_json() for nap in self.naps]
+        return {"source": source, "why_not": self.why_not, "noise": self.noise, "weights": weights, "naps": naps}
+
     def rest(self) -> list[int]:
         """Repeated readings of a server that nothing is asked of; none without a source."""
         seen = []

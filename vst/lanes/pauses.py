@@ -7,17 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vst.lanes.chain import Interpreter
+from vst.lanes.lifecycle_checks import PAUSES
 from vst.lanes.session import Session
 from vst.lanes.streams import Marks, streams, warm
 from vst.server.plan import Step
-
-PAUSES: dict[str, Step] = {
-    "keep": Step("pause", ("keep",)),
-    "keep-cache": Step("pause", ("keep", "keep_cache")),
-    "abort": Step("pause", ("abort",)),
-    "wait": Step("pause", ("wait",)),
-}
-"""The pauses by the name of their load. Where keep empties the caches, the work that it froze is computed again."""
 
 REQUESTS = 160
 """A server that refuses requests is asked no more often than this."""

@@ -11,28 +11,16 @@ from typing import Any
 from vst.errors import VerificationError
 from vst.lanes.asking import CLAIMS
 from vst.lanes.chain import Interpreter
+from vst.lanes.lifecycle_checks import ORDERS, STILL_TOO_EARLY, TOO_EARLY
 from vst.lanes.memory import MemoryWatch, Nap, wanted
 from vst.lanes.pauses import knocking
 from vst.lanes.session import Session
 from vst.provenance.rundir import EVENTS
-from vst.server.plan import Step, parse_all
+from vst.server.plan import Step
 from vst.server.states import IllegalMove, Situation
 
 Answer = Callable[[str], None]
 """Takes a record under a name and compares it; raises where it differs, so that nothing follows."""
-
-ORDERS: dict[str, tuple[Step, ...]] = {
-    "weights-first": (Step("wake", ("weights",)), Step("wake", ("kv_cache",))),
-    "cache-first": (Step("wake", ("kv_cache",)), Step("wake", ("weights",))),
-    "at-once": (Step("wake"),),
-}
-"""The wake orders after a sleep of level 1."""
-
-TOO_EARLY = parse_all(["wake", "wake(kv_cache)", "resume", "ask", "push"])
-"""What must be refused after a sleep of level 2."""
-
-STILL_TOO_EARLY = parse_all(["wake", "wake(kv_cache)", "resume", "ask"])
-"""What must be refused when the weights are awake and were not pushed."""
 
 
 @dataclass(frozen=True)
