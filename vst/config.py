@@ -64,7 +64,11 @@ class CapabilitiesConf:
 
 @dataclass
 class ServerConf:
-    """The server under test; ``attach`` never starts or stops one."""
+    """The server under test; ``attach`` never starts or stops one.
+
+    ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
+    (JSON objects, see ``vst.selftest.fault``).
+    """
 
     kind: str = MISSING
     base_url: str | None = None
@@ -84,6 +88,8 @@ class ServerConf:
     start_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
+    faults: list[str] = field(default_factory=list)
+    scripted: bool = False
 
 
 @dataclass
@@ -310,7 +316,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.upto": (conf.lane.upto, LANES),
         "lane.final": (conf.lane.final, ("checkpoint", "model")),
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
-        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", "scripted")),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
@@ -388,5 +394,7 @@ def _server_problems(server: ServerConf) -> list[str]:
         f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
         for arg in reserved(server.args)
     ]
+    if server.faults and server.kind != "scripted":
+        found.append("server.faults belong to a scripted server: set server=scripted")
     problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
     return found + ([f"server.base_url: {problem}"] if problem else [])
