@@ -86,7 +86,7 @@ def test_comparing_needs_two_records_and_no_checkpoint() -> None:
 
 WRONG = {
     "lane.name=L9": "lane.name=L9: expected one of L0",
-    "lane.upto=L4": "lane.upto=L4: expected one of L0, L1, L2, L3",
+    "lane.upto=L9": "lane.upto=L9: expected one of L0, L1, L2, L3, L4",
     "lane.final=neither": "expected one of checkpoint, model",
     "lane.pause_mode=gently": "expected one of abort, wait, keep",
     "server.kind=tpu": "expected one of cpu, gpu, attach",

@@ -124,9 +124,14 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, publish, records
+    from vst.lanes import ladder, operate, publish, records
 
-    operations = {"publish": publish.publish, "record": records.record, "compare": records.compare}
+    operations = {
+        "publish": publish.publish,
+        "lifecycle": operate.operate,
+        "record": records.record,
+        "compare": records.compare,
+    }
     return operations.get(name, ladder.climb)
 
 
@@ -204,7 +209,7 @@ def _server_state(session: Session) -> dict[str, Any]:
             state = "tainted" if state == "tainted" else "dead"
         left = "stopped"
     else:
-        left = lifecycle.left if lifecycle and state == "tainted" else state
+        left = f"{lifecycle.left}; cleared by {lifecycle.remedy}" if lifecycle and state == "tainted" else state
     return {"state": state, "holds": lifecycle.holds if lifecycle else "unknown", "left": left}
 
 

@@ -20,9 +20,10 @@ from vst.errors import ConfigError
 from vst.provenance.composed import resolved_digest
 from vst.server.address import base_url_problem
 from vst.server.launch import reserved
+from vst.server.plan import parse_all
 
-LANES = ("L0", "L1", "L2", "L3")
-OPERATIONS = ("publish", "record", "compare")
+LANES = ("L0", "L1", "L2", "L3", "L4")
+OPERATIONS = ("publish", "lifecycle", "record", "compare")
 
 
 @dataclass
@@ -55,10 +56,15 @@ class CheckpointConf:
 
 @dataclass
 class CapabilitiesConf:
-    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given."""
+    """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given.
+
+    ``sleep`` is ``memory``, ``flags`` (it answers and moves its flags, nothing is freed) or ``none`` (not offered).
+    """
 
     cached_tokens: bool = MISSING
     weight_digests: bool = MISSING
+    sleep: str = MISSING
+    sleep_reason: str | None = None
     reason: str | None = None
 
 
@@ -68,6 +74,9 @@ class ServerConf:
 
     ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
     (JSON objects, see ``vst.selftest.fault``).
+
+    ``memory`` says where the bytes that it uses are read: ``metric:NAME``, ``pid:N`` or ``device``. None: the processes
+    of an owned CPU server, the devices of an owned GPU server.
     """
 
     kind: str = MISSING
@@ -87,6 +96,7 @@ class ServerConf:
     api_key_env: str | None = None
     start_timeout_s: float = MISSING
     request_timeout_s: float = MISSING
+    memory: str | None = None
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
     faults: list[str] = field(default_factory=list)
     scripted: bool = False
@@ -139,8 +149,31 @@ class LaneConf:
     controls: str = MISSING
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
+    plan: str | None = None
     left: str | None = None
     right: str | None = None
+
+
+@dataclass
+class AdmissionConf:
+    """What a request meets that is sent in a state in which the server does not serve: held, refused or either."""
+
+    keep: str = MISSING
+    abort: str = MISSING
+    wait: str = MISSING
+    asleep: str = MISSING
+
+
+@dataclass
+class LifecycleConf:
+    """The moves around an update: ``chain`` in the notation of plans.
+
+    ``quiet_s`` is how long lane L4 watches a server that does not serve, after everything has settled.
+    """
+
+    chain: list[str] = MISSING
+    quiet_s: float = MISSING
+    admission: AdmissionConf = field(default_factory=AdmissionConf)
 
 
 @dataclass
@@ -230,6 +263,7 @@ class VstConf:
     transfer: TransferConf = field(default_factory=TransferConf)
     publisher: PublisherConf = field(default_factory=PublisherConf)
     lane: LaneConf = field(default_factory=LaneConf)
+    lifecycle: LifecycleConf = field(default_factory=LifecycleConf)
     oracle: OracleConf = field(default_factory=OracleConf)
     load: LoadConf = field(default_factory=LoadConf)
     paths: PathsConf = field(default_factory=PathsConf)
@@ -237,6 +271,8 @@ class VstConf:
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
 
+
+MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
 
 HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
@@ -320,6 +356,11 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
+        "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
+        **{
+            f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
+            for key, value in vars(conf.lifecycle.admission).items()
+        },
     }
     found = [
         f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
@@ -352,7 +393,7 @@ def _problems(conf: VstConf) -> list[str]:
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
     found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
-    found += _server_problems(conf.server)
+    found += _server_problems(conf.server) + _chain_problems(conf)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
@@ -380,6 +421,7 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.start_timeout_s": conf.server.start_timeout_s,
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
+        "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
         "load.load_s": load.load_s,
@@ -389,6 +431,17 @@ def _positive(conf: VstConf) -> dict[str, float]:
     return {key: value for key, value in values.items() if value is not None}
 
 
+def _chain_problems(conf: VstConf) -> list[str]:
+    """What is wrong with the chain, wherever it would begin; whether it is legal is judged on the server's state."""
+    if conf.lane.plan is not None and conf.lane.name != "lifecycle":
+        return ["lane.plan is replayed by lane=lifecycle: set it"]
+    try:
+        steps = parse_all(conf.lifecycle.chain)
+    except ConfigError as error:
+        return [f"lifecycle.chain: {error}"]
+    return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
+
+
 def _server_problems(server: ServerConf) -> list[str]:
     found = [
         f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
@@ -396,5 +449,7 @@ def _server_problems(server: ServerConf) -> list[str]:
     ]
     if server.faults and server.kind != "scripted":
         found.append("server.faults belong to a scripted server: set server=scripted")
+    if server.memory and not re.fullmatch(MEMORY, server.memory):
+        found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
     return found + ([f"server.base_url: {problem}"] if problem else [])

@@ -209,7 +209,7 @@ def test_where_an_update_was_left_open_only_a_restart_is_offered_and_nothing_is_
         one.begin_push("checkpoint")
         one.taint("the finish failed", restart="the update was left open")
         before = len(server.calls)
-        with pytest.raises(IllegalMove, match="only a restart helps: the update was left open"):
+        with pytest.raises(IllegalMove, match="a restart only: the update was left open"):
             one.begin_recovery()
         assert len(server.calls) == before
 

@@ -15,26 +15,29 @@ from vst.lanes.transaction import write_manifest
 from vst.verdict import Check, LaneVerdict
 
 
-def resolve_paths(session: Session) -> dict[str, Path]:
+def resolve_paths(session: Session, model: bool = True) -> dict[str, Path]:
     """The checkpoint directories of this run by role; the embedded pair is generated into the cache when it is asked
     for.
     """
     conf = session.conf
-    if conf.model.generate and (not conf.model.path or (not conf.checkpoint.path and needs_checkpoint(conf.lane))):
-        _generate(session)
+    model = model and conf.lane.name != "publish"
+    if conf.model.generate and (
+        (model and not conf.model.path) or (not conf.checkpoint.path and needs_checkpoint(conf.lane))
+    ):
+        _generate(session, model)
     roles = {}
-    if conf.lane.name != "publish":
+    if model:
         roles["model"] = Path(conf.model.path).expanduser().absolute()
     if needs_checkpoint(conf.lane):
         roles["checkpoint"] = Path(conf.checkpoint.path).expanduser().absolute()
     return roles
 
 
-def _generate(session: Session) -> None:
+def _generate(session: Session, model: bool) -> None:
     from vst.checkpoint.tiny import make_tiny_pair
 
     conf = session.conf
-    if bool(conf.model.path) != bool(conf.checkpoint.path) and conf.lane.name != "publish":
+    if bool(conf.model.path) != bool(conf.checkpoint.path) and model:
         given, other = ("model.path", "checkpoint.path") if conf.model.path else ("checkpoint.path", "model.path")
         raise ConfigError(
             f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)"
@@ -49,9 +52,9 @@ def _generate(session: Session) -> None:
             )
 
 
-def run_files(session: Session) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:
+def run_files(session: Session, model: bool = True) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:
     """Audit the files; returns the verdict so far and the files' identities for ``files.stable`` at the end."""
-    roles = resolve_paths(session)
+    roles = resolve_paths(session, model)
     before = {role: identities(path) for role, path in roles.items()}
     result = audit(roles, _options(session), _trusted(session, set(roles)))
     session.manifests.update(result.manifests)

@@ -15,7 +15,7 @@ from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import attach, on_this_machine, owned, scripted, spec, split
 from vst.lanes.session import Server, Session
-from vst.lanes.transaction import Push, TransactionFailed, completed_check, transact
+from vst.lanes.transaction import Push, TransactionFailed, completed_check, publish_only
 from vst.server.facts import ServerFacts, read_facts
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
@@ -47,7 +47,7 @@ def _push(session: Session) -> LaneVerdict:
         session.facts = read_facts(session.server.control)
     except VstError as error:
         return LaneVerdict("publish", not_started(error).checks)
-    checks = _contract(session, session.facts, session.server)
+    checks = [*known_contract(session, session.facts, session.server), awake_check(session.facts)]
     if any(check.outcome is not Outcome.PASS for check in checks):
         return LaneVerdict("publish", tuple(checks))
     session.label = session.facts.weight_version
@@ -56,14 +56,14 @@ def _push(session: Session) -> LaneVerdict:
     sent: list[Sent] = []
     failure = None
     try:
-        sent.append(transact(session, Push("checkpoint", purpose="publish"), around=False))
+        sent.append(publish_only(session, Push("checkpoint", purpose="publish")))
     except TransactionFailed as error:
         failure = error
     return LaneVerdict("publish", (*checks, completed_check(sent, failure)))
 
 
-def _contract(session: Session, facts: ServerFacts, server: Server) -> list[Check]:
-    """The part of L1 that can be known without a request: version, backend, group size, not asleep, devices."""
+def known_contract(session: Session, facts: ServerFacts, server: Server) -> list[Check]:
+    """The part of L1 that can be known without a request: version, backend, group size, devices."""
     publisher = session.publisher or start_publisher(session)
     expected = Expected(
         model=server.name,
@@ -78,7 +78,7 @@ def _contract(session: Session, facts: ServerFacts, server: Server) -> list[Chec
     )
     found = {check.id: check for check in contract_checks(facts, expected)}
     wanted = ("server.reachable", "server.dialect", "server.routes", "server.transfer", "server.world")
-    return [*(found[id] for id in wanted), awake_check(facts), devices_check(expected)]
+    return [*(found[id] for id in wanted), devices_check(expected)]
 
 
 def awake_check(facts: ServerFacts) -> Check:

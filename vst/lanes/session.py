@@ -11,6 +11,7 @@ from vst.config import VstConf
 from vst.errors import VerificationError
 from vst.oracle.probes import ProbeSet
 from vst.oracle.record import Record
+from vst.oracle.reference import Reference
 from vst.provenance.rundir import RunDir
 from vst.server.client import ControlPlane
 from vst.server.facts import ServerFacts
@@ -55,6 +56,7 @@ class Session:
     probes: ProbeSet | None = None
     records: list[Record] = field(default_factory=list)
     floor: float | None = None
+    reference: Reference | None = None
     transactions: int = 0
     label: str | None = None
     covered: dict[str, Any] | None = None

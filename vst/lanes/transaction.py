@@ -6,7 +6,9 @@ Nothing here is in a ``finally``: after a failure the server is tainted, and nei
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +77,26 @@ def make_label(manifest: Manifest, number: int, control: bool) -> str:
     return f"vst-{digest[:16]}-{number}"
 
 
-def transact(session: Session, push: Push, around: bool = True) -> Sent:
-    """Run one transaction; with ``around`` also pause and reset before it, and reset and resume after it.
+def transact(session: Session, push: Push) -> Sent:
+    """Pause, reset, run one transaction, reset and resume.
 
     Writes ``weight-update-<n>.json`` in every case. Raises TransactionFailed, with the server tainted.
     """
+    return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", _around)
+
+
+def push_here(session: Session, push: Push) -> Sent:
+    """One transaction as a step of a chain, which has brought the server where it is legal; else as ``transact``."""
+    return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", partial(_bare, move="push"))
+
+
+def publish_only(session: Session, push: Push) -> Sent:
+    """One transaction whatever the server does meanwhile, for which the caller answers: ``weight-update.json``."""
+    return _transaction(session, push, "weight-update.json", partial(_bare, move="publish"))
+
+
+def _transaction(session: Session, push: Push, file: str, moves: Callable[[Session, Push, str, Steps], Sent]) -> Sent:
     session.transactions += 1
-    file = f"weight-update-{session.transactions}.json" if around else "weight-update.json"
     manifest = session.manifests[push.role]
     label = make_label(manifest, session.transactions, push.other is not None)
     timeline = session.run.evidence.timeline
@@ -99,7 +114,11 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
     }
     session.run.write(file, record)
     try:
-        sent = _moves(session, push, label, steps, around)
+        expect_same_instance(session)
+        begun = steps.begin("join")
+        join(session)
+        steps.end(begun)
+        sent = moves(session, push, label, steps)
     except VstError as error:
         _give_up(session, error)
         failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
@@ -116,17 +135,16 @@ def transact(session: Session, push: Push, around: bool = True) -> Sent:
     return sent
 
 
-def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool) -> Sent:
+def _bare(session: Session, push: Push, label: str, steps: Steps, move: str) -> Sent:
     lifecycle = session.need("lifecycle")
-    expect_same_instance(session)
-    begun = steps.begin("join")
-    join(session)
-    steps.end(begun)
-    if not around:
-        lifecycle.begin_push(push.role, "publish")
-        sent = _push(session, push, label, steps)
-        lifecycle.end_push(_content(push))
-        return sent
+    lifecycle.begin_push(push.role, move)
+    sent = _push(session, push, label, steps)
+    lifecycle.end_push(_content(push))
+    return sent
+
+
+def _around(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+    lifecycle = session.need("lifecycle")
     for name, move in (
         ("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)),
         ("reset", lifecycle.reset_caches),
@@ -134,9 +152,7 @@ def _moves(session: Session, push: Push, label: str, steps: Steps, around: bool)
         begun = steps.begin(name)
         move()
         steps.end(begun)
-    lifecycle.begin_push(push.role)
-    sent = _push(session, push, label, steps)
-    lifecycle.end_push(_content(push))
+    sent = _bare(session, push, label, steps, "push")
     for name, move in (("reset", lifecycle.reset_caches), ("resume", lifecycle.resume)):
         begun = steps.begin(name)
         move()

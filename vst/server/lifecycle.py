@@ -138,6 +138,10 @@ class Lifecycle:
         self.mode = None
         self._settle(target[0])
 
+    def may(self, move: str) -> None:
+        """IllegalMove, with nothing sent, when the move is not legal now."""
+        self._begin(move)
+
     def ask(self) -> None:
         """A request may be sent; IllegalMove where it would be held, or kill the engine."""
         self._begin("ask")
@@ -181,7 +185,7 @@ class Lifecycle:
     @property
     def remedy(self) -> str:
         """What clears a tainted server."""
-        return f"only a restart helps: {self.restart}" if self.restart else "a full push that verifies, or a restart"
+        return f"a restart only: {self.restart}" if self.restart else "a full push that verifies, or a restart"
 
     def begin_recovery(self) -> None:
         """Lead a tainted server to where a full push may begin; it stays reported as tainted until ``verify``.

@@ -1,0 +1,197 @@
+"""The interpreter of chains and plans: one step after the other, each refused or made, looked at, written down.
+
+A step that the table of states does not allow is refused before anything is sent and changes nothing. Any other failure
+taints the server and ends the chain: no later step is made, whatever it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vst.errors import VerificationError, VstError
+from vst.lanes.asking import take
+from vst.lanes.sending import join
+from vst.lanes.session import Session
+from vst.lanes.transaction import Push, TransactionFailed, outcome_of, push_here
+from vst.oracle.compare import difference, looks_like
+from vst.oracle.record import Record
+from vst.server.lifecycle import Lifecycle
+from vst.server.observe import Observation
+from vst.server.plan import Step, outcomes
+from vst.server.states import IllegalMove, Situation
+from vst.transfer.plan import Sent
+from vst.verdict import Outcome
+
+FORMAT = "vst-chain/1"
+CLAIMS = {"checkpoint": "B", "model": "A"}
+
+
+class StepFailed(VstError):
+    """A step of a chain failed and the server is tainted; ``outcome`` is how the check on it ends."""
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True)
+class Done:
+    """One step that was made: where it led from and to, what the server showed after it, and what came of it."""
+
+    step: str
+    before: str
+    after: str
+    seconds: float
+    observed: Observation
+    result: Mapping[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "observed": self.observed.to_json(), "result": dict(self.result)}
+
+
+@dataclass
+class Interpreter:
+    """Makes steps on the session's server; ``name`` distinguishes its files in the run directory.
+
+    ``expected`` holds the record that each role's content must equal, for the steps that ask.
+    """
+
+    session: Session
+    name: str
+    expected: Mapping[str, Record] = field(default_factory=dict)
+    done: list[Done] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    refused: str | None = None
+    failure: str | None = None
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        found: Lifecycle = self.session.need("lifecycle")
+        return found
+
+    def check(self, steps: Sequence[Step]) -> set[Situation]:
+        """Judge all steps against the table from where the server is now; IllegalMove names the first illegal one."""
+        return outcomes(steps, self.lifecycle.situation)
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Judge the whole, join the publisher if one step pushes, then make one step after the other."""
+        self.check(steps)
+        if any(step.verb == "push" for step in steps):
+            join(self.session)
+        for step in steps:
+            self.make(step)
+
+    def make(self, step: Step) -> Done:
+        """Make one step and look. IllegalMove: refused, nothing was sent. StepFailed: the server is tainted."""
+        before, begun = self.lifecycle.situation.value, time.monotonic()
+        try:
+            result = VERBS[step.verb](self, step)
+            observed = self.lifecycle.observe()
+        except IllegalMove as error:
+            self.refused = f"{step}: {error}"
+            self.write()
+            raise
+        except VstError as error:
+            raise self._failed(step, error) from error
+        seconds = round(time.monotonic() - begun, 6)
+        self.done.append(Done(str(step), before, self.lifecycle.situation.value, seconds, observed, result))
+        self.session.run.event("step", chain=self.name, number=len(self.done), **self.done[-1].to_json())
+        self.write()
+        return self.done[-1]
+
+    def _failed(self, step: Step, error: VstError) -> StepFailed:
+        outcome = error.outcome if isinstance(error, TransactionFailed) else outcome_of(error)
+        self.lifecycle.taint(str(error))
+        self.failure = f"step {len(self.done) + 1}, {step}: {error}"
+        self.write()
+        return StepFailed(f"{self.failure}; no later step was made", outcome)
+
+    def write(self) -> str:
+        """Write ``chain-<name>.json`` with everything so far; returns its name."""
+        content = {
+            "format": FORMAT,
+            "steps": [done.to_json() for done in self.done],
+            "refused": self.refused,
+            "failure": self.failure,
+            "server": {"state": self.lifecycle.state, "holds": self.lifecycle.holds},
+        }
+        self.session.run.write(self.file, content)
+        return self.file
+
+    @property
+    def file(self) -> str:
+        return f"chain-{self.name}.json"
+
+
+def _pause(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.pause(step.args[0], clear_cache=False if "keep_cache" in step.args else None)
+    return {}
+
+
+def _abort(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.abort()
+    return {}
+
+
+def _reset(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.reset_caches(running="running" in step.args)
+    return {"success": True}
+
+
+def _sleep(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.sleep(int(step.args[0]), *step.args[1:])
+    return {"asleep": list(chain.lifecycle.asleep)}
+
+
+def _wake(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.wake(step.args)
+    return {"asleep": list(chain.lifecycle.asleep)}
+
+
+def _push(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.may("push")
+    sent = push_here(chain.session, Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}"))
+    chain.sent.append(sent)
+    return {"sent": sent.to_json(), "file": f"weight-update-{chain.session.transactions}.json"}
+
+
+def _resume(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.resume()
+    return {}
+
+
+def _ask(chain: Interpreter, step: Step) -> dict[str, Any]:
+    chain.lifecycle.ask()
+    return compare(chain.session, chain.expected, f"{chain.name}-{len(chain.done) + 1}")
+
+
+VERBS: Mapping[str, Callable[[Interpreter, Step], dict[str, Any]]] = {
+    "pause": _pause,
+    "abort": _abort,
+    "reset": _reset,
+    "sleep": _sleep,
+    "wake": _wake,
+    "push": _push,
+    "resume": _resume,
+    "ask": _ask,
+}
+
+
+def compare(session: Session, expected: Mapping[str, Record], file: str) -> dict[str, Any]:
+    """Take a record and compare it with that of what the server should hold; VerificationError when it differs."""
+    lifecycle, floor = session.need("lifecycle"), session.need("floor")
+    if lifecycle.holds not in expected:
+        raise VerificationError(f"there is no record to compare with: the server holds {lifecycle.holds}")
+    wanted = expected[lifecycle.holds]
+    record = take(session, session.need("server"), CLAIMS[lifecycle.holds], file)
+    apart = difference(record, wanted, floor)
+    result = {**apart.to_json(), "record": f"record-{file}.json", "holds": lifecycle.holds}
+    if not apart.equal:
+        other = next((one for role, one in expected.items() if role != lifecycle.holds), wanted)
+        like = looks_like(record, wanted, other, floor)
+        raise VerificationError(f"{like}; first {apart.first}; see {result['record']}")
+    lifecycle.verify()
+    return result
