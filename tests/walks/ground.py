@@ -38,6 +38,14 @@ class Quiet:
     def bytes(self, what: str, done: int, total: int) -> None: ...
 
 
+class Unsealed(RunDir):
+    """A run directory without sidecars: a walk makes hundreds of steps, and its evidence is its plan."""
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        (self.path / name).write_bytes(data)
+        return self.path / name
+
+
 def compose_conf(overrides: Sequence[str]) -> VstConf:
     """The configuration as the command line would compose it."""
     GlobalHydra.instance().clear()
@@ -53,7 +61,7 @@ class Ground:
 
     def __init__(self, url: str, conf: VstConf, directory: Path, publisher: Publisher | None = None) -> None:
         self.exchanges = 0
-        run = RunDir(directory / f"walk-{next(NUMBERS)}", Request(("vst",), (), "sha256:" + "0" * 64))
+        run = Unsealed(directory / f"walk-{next(NUMBERS)}", Request(("vst",), (), "sha256:" + "0" * 64))
         self.session = session = Session(conf, run, Quiet())
         for role, path in (("model", conf.model.path), ("checkpoint", conf.checkpoint.path)):
             session.manifests[role] = with_digests(read_manifest(Path(path)), None)

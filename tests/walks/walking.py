@@ -80,9 +80,12 @@ class Walker:
         return [step for step in STEPS if _legal(step, self.situation)]
 
     def verbs(self) -> list[str]:
-        """What can be done here; what leads on or looks comes twice, or a walk would mostly stand still unseen."""
-        found = list(dict.fromkeys(step.verb for step in self.legal()))
-        return found + [verb for verb in found if verb in ("ask", "wake") or (verb == "resume" and "ask" not in found)]
+        """What can be done here; what looks or leads elsewhere comes more often, or a walk would mostly stand still."""
+        legal = self.legal()
+        moving = [step.verb for step in legal if self.situation not in ends(step.move, self.situation)]
+        often = {"ask", "push", *moving}
+        found = list(dict.fromkeys(step.verb for step in legal))
+        return [verb for verb in found for _ in range(4 if verb in often else 1)]
 
     def make(self, step: Step) -> None:
         """Make a step, then look at everything that must hold after it; Violation says what does not."""
