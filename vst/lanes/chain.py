@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vst.errors import VerificationError, VstError
-from vst.lanes.asking import take
+from vst.lanes.asking import CLAIMS, take
 from vst.lanes.sending import join
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, outcome_of, push_here
@@ -26,7 +26,6 @@ from vst.transfer.plan import Sent
 from vst.verdict import Outcome
 
 FORMAT = "vst-chain/1"
-CLAIMS = {"checkpoint": "B", "model": "A"}
 
 
 class StepFailed(VstError):
@@ -56,7 +55,8 @@ class Done:
 class Interpreter:
     """Makes steps on the session's server; ``name`` distinguishes its files in the run directory.
 
-    ``expected`` holds the record that each role's content must equal, for the steps that ask.
+    ``expected`` holds the record that each role's content must equal, for the steps that ask. ``watch`` hears of each
+    step, ``before`` it is made and ``after`` it was observed.
     """
 
     session: Session
@@ -64,7 +64,8 @@ class Interpreter:
     expected: Mapping[str, Record] = field(default_factory=dict)
     done: list[Done] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
-    refused: str | None = None
+    refused: list[str] = field(default_factory=list)
+    watch: Callable[[str, Step], None] | None = None
     failure: str | None = None
 
     @property
@@ -88,12 +89,16 @@ class Interpreter:
         """Make one step and look. IllegalMove: refused, nothing was sent. StepFailed: the server is tainted."""
         before, begun = self.lifecycle.situation.value, time.monotonic()
         try:
-            result = VERBS[step.verb](self, step)
-            observed = self.lifecycle.observe()
+            self.lifecycle.may(step.move)
         except IllegalMove as error:
-            self.refused = f"{step}: {error}"
+            self.refused.append(f"{step}: {error}")
             self.write()
             raise
+        try:
+            self._tell("before", step)
+            result = VERBS[step.verb](self, step)
+            observed = self.lifecycle.observe()
+            self._tell("after", step)
         except VstError as error:
             raise self._failed(step, error) from error
         seconds = round(time.monotonic() - begun, 6)
@@ -101,6 +106,10 @@ class Interpreter:
         self.session.run.event("step", chain=self.name, number=len(self.done), **self.done[-1].to_json())
         self.write()
         return self.done[-1]
+
+    def _tell(self, when: str, step: Step) -> None:
+        if self.watch is not None:
+            self.watch(when, step)
 
     def _failed(self, step: Step, error: VstError) -> StepFailed:
         outcome = error.outcome if isinstance(error, TransactionFailed) else outcome_of(error)
@@ -152,7 +161,6 @@ def _wake(chain: Interpreter, step: Step) -> dict[str, Any]:
 
 
 def _push(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.may("push")
     sent = push_here(chain.session, Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}"))
     chain.sent.append(sent)
     return {"sent": sent.to_json(), "file": f"weight-update-{chain.session.transactions}.json"}
@@ -181,17 +189,25 @@ VERBS: Mapping[str, Callable[[Interpreter, Step], dict[str, Any]]] = {
 
 
 def compare(session: Session, expected: Mapping[str, Record], file: str) -> dict[str, Any]:
-    """Take a record and compare it with that of what the server should hold; VerificationError when it differs."""
+    """As ``look``; VerificationError when the record differs."""
+    result = look(session, expected, file)
+    if not result["equal"]:
+        raise VerificationError(f"{result['looks_like']}; first {result['first']}; see {result['record']}")
+    return result
+
+
+def look(session: Session, expected: Mapping[str, Record], file: str) -> dict[str, Any]:
+    """Take a record and compare it with that of what the server should hold; equal, its content is verified."""
     lifecycle, floor = session.need("lifecycle"), session.need("floor")
     if lifecycle.holds not in expected:
         raise VerificationError(f"there is no record to compare with: the server holds {lifecycle.holds}")
     wanted = expected[lifecycle.holds]
     record = take(session, session.need("server"), CLAIMS[lifecycle.holds], file)
     apart = difference(record, wanted, floor)
-    result = {**apart.to_json(), "record": f"record-{file}.json", "holds": lifecycle.holds}
-    if not apart.equal:
+    result = {**apart.to_json(), "record": f"record-{file}.json", "holds": lifecycle.holds, "looks_like": ""}
+    if apart.equal:
+        lifecycle.verify()
+    else:
         other = next((one for role, one in expected.items() if role != lifecycle.holds), wanted)
-        like = looks_like(record, wanted, other, floor)
-        raise VerificationError(f"{like}; first {apart.first}; see {result['record']}")
-    lifecycle.verify()
+        result["looks_like"] = looks_like(record, wanted, other, floor)
     return result

@@ -1,4 +1,4 @@
-"""The ladder: L0, L1, L2, L3 in order, stopping at the first that does not pass."""
+"""The ladder: L0, L1, … in order, stopping at the first that does not pass."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.identity import run_identity
+from vst.lanes.lifecycle import run_lifecycle
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import UNDER_TEST, attach, owned, start_server
 from vst.lanes.session import Server, Session
 from vst.lanes.transition import run_transition
-from vst.oracle.reference import Reference
 from vst.server.allocation import TooFewDevices
 from vst.server.lock import ServerLock
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
@@ -43,12 +43,11 @@ def climb(session: Session, verdict: Verdict, show: Show) -> None:
 
 def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> None:
     wanted = LANES[1 : LANES.index(upto) + 1]
-    reference: Reference | None = None
     try:
         start_publisher(session)
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
-            reference = obtain(session)
+            session.reference = obtain(session)
         session.progress.say("starting the server on A" if owned(session) else "attaching to the server")
         session.server = open_server(session)
         session.lock = ServerLock(session.server.control.base_url)
@@ -57,7 +56,7 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
         show(verdict.lanes[-1])
         return
     for name in wanted:
-        lane = _run(session, name, reference)
+        lane = _run(session, name)
         verdict.lanes.append(lane)
         _close_fail(session, lane)
         show(lane)
@@ -82,7 +81,7 @@ def not_started(error: VstError) -> LaneVerdict:
     return LaneVerdict("L1", (Check(name, outcome, expected=expected, reason=str(error)),))
 
 
-def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdict:
+def _run(session: Session, name: str) -> LaneVerdict:
     if name == "L1":
         lane = run_contract(session)
         whole = owned(session) and not session.conf.server.faults
@@ -91,8 +90,11 @@ def _run(session: Session, name: str, reference: Reference | None) -> LaneVerdic
         return lane
     if name == "L2":
         return run_identity(session)
+    if name == "L4":
+        return run_lifecycle(session, session.need("reference"))
     try:
-        return run_transition(session, reference or obtain(session))
+        session.reference = session.reference or obtain(session)
+        return run_transition(session, session.reference)
     except VstError as error:
         outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
         return LaneVerdict(

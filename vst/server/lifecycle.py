@@ -82,9 +82,11 @@ class Lifecycle:
     def reset_caches(self, running: bool = False) -> None:
         """Empty the three caches; the prefix cache must say ``success: true``, the others only have to answer.
 
-        ``running`` also takes the blocks of requests that are frozen; they are computed again later.
+        ``running`` also takes the blocks of requests that are frozen; they are computed again later. A server that
+        serves always has to: who asks meanwhile holds blocks, and the cache would never be empty.
         """
         self._begin("reset")
+        running = running or self.situation is Situation.SERVING
         for path in RESETS:
             self._reset(path, {"reset_running_requests": "true"} if running and path == RESETS[0] else {})
 
@@ -140,9 +142,9 @@ class Lifecycle:
         self.mode = None
         self._settle(target[0])
 
-    def may(self, move: str) -> None:
-        """IllegalMove, with nothing sent, when the move is not legal now."""
-        self._begin(move)
+    def may(self, move: str) -> tuple[Situation, ...]:
+        """Where the move may end; IllegalMove, with nothing sent, when it is not legal now."""
+        return self._begin(move)
 
     def ask(self) -> None:
         """A request may be sent; IllegalMove where it would be held, or kill the engine."""
