@@ -72,6 +72,9 @@ class CapabilitiesConf:
 class ServerConf:
     """The server under test; ``attach`` never starts or stops one.
 
+    ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
+    (JSON objects, see ``vst.selftest.fault``).
+
     ``memory`` says where the bytes that it uses are read: ``metric:NAME``, ``pid:N`` or ``device``. None: the processes
     of an owned CPU server, the devices of an owned GPU server.
     """
@@ -95,6 +98,8 @@ class ServerConf:
     request_timeout_s: float = MISSING
     memory: str | None = None
     capabilities: CapabilitiesConf = field(default_factory=CapabilitiesConf)
+    faults: list[str] = field(default_factory=list)
+    scripted: bool = False
 
 
 @dataclass
@@ -347,7 +352,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.upto": (conf.lane.upto, LANES),
         "lane.final": (conf.lane.final, ("checkpoint", "model")),
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
-        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", "scripted")),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
@@ -442,6 +447,8 @@ def _server_problems(server: ServerConf) -> list[str]:
         f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
         for arg in reserved(server.args)
     ]
+    if server.faults and server.kind != "scripted":
+        found.append("server.faults belong to a scripted server: set server=scripted")
     if server.memory and not re.fullmatch(MEMORY, server.memory):
         found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None

@@ -10,6 +10,7 @@ from typing import Any
 from vst.errors import VerificationError
 from vst.oracle.compare import Difference
 from vst.oracle.record import Record
+from vst.selftest.double import SAYS, is_double, version_of
 from vst.server.facts import ROUTES, ServerFacts
 from vst.transfer.adapter import SUPPORTED, dialect
 from vst.verdict import Check, Outcome
@@ -41,6 +42,7 @@ class Expected:
     publisher_device: str
     server_devices: tuple[str, ...]
     local: bool
+    scripted: bool = False
 
 
 def _check(id: str, holds: bool, observed: Any, expected: Any, reason: str, warnings: Sequence[str] = ()) -> Check:
@@ -63,6 +65,8 @@ def contract_checks(facts: ServerFacts, expected: Expected) -> list[Check]:
 
 
 def _dialect(facts: ServerFacts, expected: Expected) -> Check:
+    if is_double(facts.version) or expected.scripted:
+        return _double(facts.version, expected)
     try:
         dialect(facts.version)
     except VerificationError as error:
@@ -72,6 +76,16 @@ def _dialect(facts: ServerFacts, expected: Expected) -> Check:
         f"the server runs vLLM {facts.version}, the publisher has {expected.publisher_vllm}: install the server's here"
     )
     return _check("server.dialect", same, facts.version, expected.publisher_vllm, reason)
+
+
+def _double(version: str, expected: Expected) -> Check:
+    """A scripted server is accepted only where it was asked for, and never without saying what it is."""
+    wanted = version_of(expected.publisher_vllm) if expected.scripted else expected.publisher_vllm
+    reason = (
+        f"the server says {version}, expected {wanted}: a scripted double is accepted with server=scripted or "
+        "server.scripted=true only, and a vLLM only without them"
+    )
+    return _check("server.dialect", version == wanted, version, wanted, reason, [SAYS] if is_double(version) else [])
 
 
 def _routes(facts: ServerFacts) -> Check:

@@ -15,7 +15,7 @@ from vst.lanes.contract import (
     repeatable_check,
 )
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import examine, on_this_machine, served_name, spec, split
+from vst.lanes.servers import examine, on_this_machine, scripted, served_name, spec, split
 from vst.lanes.session import Session
 from vst.oracle.compare import spread
 from vst.oracle.record import Record, take_record
@@ -67,6 +67,7 @@ def _expected(session: Session, publisher_vllm: str) -> Expected:
         publisher_device=split(session).gpu,
         server_devices=split(session).server or (),
         local=on_this_machine(session),
+        scripted=scripted(session),
     )
 
 

@@ -12,7 +12,7 @@ from vst.lanes.identity import run_identity
 from vst.lanes.lifecycle import run_lifecycle
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import attach, owned, start_server
+from vst.lanes.servers import UNDER_TEST, attach, owned, start_server
 from vst.lanes.session import Server, Session
 from vst.lanes.transition import run_transition
 from vst.server.allocation import TooFewDevices
@@ -66,7 +66,7 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
 
 def open_server(session: Session) -> Server:
     """The server under test: started on A, or the one to attach to."""
-    return start_server(session, session.manifests["model"].path, "model") if owned(session) else attach(session)
+    return start_server(session, session.manifests["model"].path, UNDER_TEST) if owned(session) else attach(session)
 
 
 def not_started(error: VstError) -> LaneVerdict:
@@ -84,7 +84,8 @@ def not_started(error: VstError) -> LaneVerdict:
 def _run(session: Session, name: str) -> LaneVerdict:
     if name == "L1":
         lane = run_contract(session)
-        if lane.passed and owned(session) and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
+        whole = owned(session) and not session.conf.server.faults
+        if lane.passed and whole and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
             _keep_own(session)
         return lane
     if name == "L2":

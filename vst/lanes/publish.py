@@ -13,7 +13,7 @@ from vst.lanes.contract import Expected, contract_checks, devices_check
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import attach, on_this_machine, owned, spec, split
+from vst.lanes.servers import attach, on_this_machine, owned, scripted, spec, split
 from vst.lanes.session import Server, Session
 from vst.lanes.transaction import Push, TransactionFailed, completed_check, publish_only
 from vst.server.facts import ServerFacts, read_facts
@@ -74,6 +74,7 @@ def known_contract(session: Session, facts: ServerFacts, server: Server) -> list
         publisher_device=split(session).gpu,
         server_devices=split(session).server or (),
         local=on_this_machine(session),
+        scripted=scripted(session),
     )
     found = {check.id: check for check in contract_checks(facts, expected)}
     wanted = ("server.reachable", "server.dialect", "server.routes", "server.transfer", "server.world")

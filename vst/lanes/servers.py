@@ -14,10 +14,11 @@ from vst.server import allocation
 from vst.server.allocation import VISIBLE, Split, read_allocation
 from vst.server.client import ControlPlane, Exchange
 from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
-from vst.server.launch import ServerSpec, command, environment, launch_prefix
+from vst.server.launch import SCRIPTED, ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
 from vst.verdict import Check, Outcome
 
+UNDER_TEST = "model"
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
 
@@ -42,7 +43,8 @@ def spec(session: Session) -> ServerSpec:
     env, gpus = dict(conf.env), split(session).server
     if gpus is not None:
         env[VISIBLE] = ",".join(gpus)
-    kind = conf.kind if conf.kind != "attach" else ("cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu")
+    backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
+    kind = conf.kind if conf.kind != "attach" else SCRIPTED if conf.scripted else backend_kind
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
@@ -95,6 +97,9 @@ def start_server(session: Session, model: Path, label: str) -> Server:
     expect_free(conf.host, port)
     flags, name = spec(session), served_name(session)
     argv = command(flags, model, conf.host, port, name)
+    if label == UNDER_TEST:
+        # A reference comes from a server without faults.
+        argv += [word for fault in conf.faults for word in ("--fault", fault)]
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)
     session.run.evidence.servers.append(server_facts(label, argv, env, tuple(flags.env), session.run.scrubber))
@@ -139,6 +144,11 @@ def attach(session: Session) -> Server:
 def owned(session: Session) -> bool:
     """Whether the run starts and stops its server itself."""
     return session.conf.server.kind != "attach"
+
+
+def scripted(session: Session) -> bool:
+    """Whether the run was told to look at our own double instead of a vLLM."""
+    return session.conf.server.kind == SCRIPTED or session.conf.server.scripted
 
 
 def on_this_machine(session: Session) -> bool:

@@ -109,7 +109,7 @@ def _belongs(one: Seen, allowed: Sequence[Expected]) -> Finding | None:
     for state in allowed:
         path = state.paths[one.prompt]
         at = parting(one.tokens, path)
-        tie = at < min(len(one.tokens), len(path.tokens)) and near_tie(path, at, one.tokens[at], state.spread)
+        tie = at < min(len(one.tokens), len(path.tokens)) and near_tie(path, at, one.tokens[at], state.window)
         length = len(one.tokens) == len(path.tokens)
         if tie and length and one.finish == "length":
             return Finding(one.number, "tie", state.claim, f"parts at a near tie at position {at}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 DEVELOPMENT_ROUTES = {"VLLM_SERVER_DEV_MODE": "1"}
+SCRIPTED = "scripted"
 OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
 
 
@@ -50,10 +51,14 @@ def flags(spec: ServerSpec) -> list[str]:
 
 
 def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> list[str]:
-    """The server's command. The CPU build has no ``vllm`` distribution, so the module is started; both have it."""
+    """The server's command. The CPU build has no ``vllm`` distribution, so the module is started; both have it.
+
+    A server of kind ``scripted`` is no vLLM but our own double, which takes the same flags.
+    """
+    module = "vst.selftest" if spec.kind == SCRIPTED else "vllm.entrypoints.openai.api_server"
     return [
         *spec.launch_prefix,
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *(sys.executable, "-m", module),
         *("--model", str(model), "--served-model-name", name),
         *("--host", host, "--port", str(port)),
         *flags(spec),

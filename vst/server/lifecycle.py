@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from vst.errors import VerificationError, VstError
+from vst.provenance.atomic import StorageFailure
 from vst.server.client import ControlPlane, HttpFailure
 from vst.server.observe import Observation, mismatches, observe, read_flag
 from vst.server.states import LOOKS, IllegalMove, Situation, ends, name_of, wake_name
@@ -174,7 +176,9 @@ class Lifecycle:
         if self._stable not in RECOVERABLE:
             restart = restart or f"it failed while it was {self._stable.value}: what memory it has is not known"
         self.recovering, self.restart = False, restart
-        self._set(Situation.TAINTED, reason)
+        with suppress(StorageFailure):
+            # A disk that is full ends the run, and says so there; here it must not keep the server from being paused.
+            self._set(Situation.TAINTED, reason)
         try:
             self._control.post("/pause", params={"mode": "keep"}, timeout_s=TAINT_TIMEOUT_S)
             self._expect_paused(True)
@@ -234,10 +238,9 @@ class Lifecycle:
         self._set(situation)
 
     def _set(self, situation: Situation, reason: str = "") -> None:
-        if situation is not self.situation:
-            before, after = self.situation.value, situation.value
-            self._tell("server_state", before=before, after=after, holds=self.holds, reason=reason)
-        self.situation = situation
+        before, self.situation = self.situation, situation
+        if situation is not before:
+            self._tell("server_state", before=before.value, after=situation.value, holds=self.holds, reason=reason)
 
     def _expect_paused(self, expected: bool) -> None:
         found = read_flag(self._control, "/is_paused", "is_paused")

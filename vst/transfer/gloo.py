@@ -12,12 +12,10 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import torch
-import torch.distributed as dist
 from vllm.distributed.weight_transfer.base import (
     TrainerInitInfo,
     TrainerWeightTransferEngine,
@@ -26,8 +24,9 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
 
+from vst.transfer.gloo_group import Group, open_store, sizes, views
 from vst.transfer.route import address_towards
-from vst.transfer.wire import Bucket, cut
+from vst.transfer.wire import cut
 
 BACKEND = "vst_gloo"
 
@@ -70,52 +69,6 @@ class GlooTrainerInitInfo(TrainerInitInfo):  # type: ignore[misc]
     world_size: int
     bucket_bytes: int
     timeout_s: float
-
-
-class Group:
-    """A gloo process group of its own, which needs no global one; broadcasts come from rank 0."""
-
-    def __init__(self, store: Any, rank: int, size: int, address: str, timeout_s: float) -> None:
-        options = dist.ProcessGroupGloo._Options()
-        options._timeout = timedelta(seconds=timeout_s)
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
-        self._store = store
-        self._group = dist.ProcessGroupGloo(dist.PrefixStore("vst", store), rank, size, options)
-
-    def broadcast(self, buffer: torch.Tensor) -> None:
-        options = dist.BroadcastOptions()
-        options.rootRank = 0
-        options.rootTensor = 0
-        self._group.broadcast([buffer], options).wait()
-
-
-def open_store(host: str, port: int, size: int, master: bool, timeout_s: float) -> Any:
-    return dist.TCPStore(
-        host, port, size, is_master=master, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
-    )
-
-
-def views(buffer: torch.Tensor, bucket: Bucket, info: GlooUpdateInfo) -> Iterator[tuple[str, torch.Tensor]]:
-    """The bucket's tensors as views of ``buffer``; it must not be used again, layerwise reload may keep them."""
-    for index, offset in enumerate(bucket.offsets, bucket.first):
-        dtype = getattr(torch, info.dtype_names[index])
-        shape = info.shapes[index]
-        nbytes = _numel(shape) * dtype.itemsize
-        yield info.names[index], buffer[offset : offset + nbytes].view(dtype).view(shape)
-
-
-def sizes(info: GlooUpdateInfo) -> list[int]:
-    return [
-        _numel(shape) * getattr(torch, dtype).itemsize
-        for shape, dtype in zip(info.shapes, info.dtype_names, strict=True)
-    ]
-
-
-def _numel(shape: list[int]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 def _without_mtp_check() -> AbstractContextManager[Any]:
