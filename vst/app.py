@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
@@ -124,13 +124,14 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, operate, publish, records
+    from vst.lanes import ladder, operate, publish, records, selftest
 
     operations = {
         "publish": publish.publish,
         "lifecycle": operate.operate,
         "record": records.record,
         "compare": records.compare,
+        "selftest": selftest.selftest,
     }
     return operations.get(name, ladder.climb)
 
@@ -142,15 +143,16 @@ def _unfinished(error: BaseException, outcome: Outcome) -> LaneVerdict:
 
 def _taint(session: Session, reason: str) -> None:
     """An end in the middle leaves a server that is not proven; one that was not touched keeps its state."""
-    lifecycle = session.lifecycle
-    if lifecycle is not None and session.transactions and not (lifecycle.verified and lifecycle.state == "serving"):
-        lifecycle.taint(reason)
+    fleet = session.fleet
+    if fleet is not None and session.transactions and not (fleet.verified and fleet.state == "serving"):
+        fleet.taint(reason)
 
 
 def _end(session: Session, verdict: Verdict, console: RunConsole, ended: BaseException | None) -> int:
     from vst.lanes.servers import close
+    from vst.lanes.state_at_end import state_at_end
 
-    server = _server_state(session)
+    server = state_at_end(session)
     with suppress(StorageFailure):
         close(session)
     if session.run.failure is not None and not isinstance(ended, StorageFailure):
@@ -196,21 +198,6 @@ def _masked(lane: LaneVerdict, scrubber: Scrubber) -> LaneVerdict:
         for check in lane.checks
     )
     return LaneVerdict(lane.lane, tuple(checks))
-
-
-def _server_state(session: Session) -> dict[str, Any]:
-    """Where the server is at the end, what it holds, and what becomes of it now."""
-    lifecycle = session.lifecycle
-    if session.server is None:
-        return {"state": "unknown", "holds": "unknown", "left": "no server was used"}
-    state = lifecycle.state if lifecycle else "unknown"
-    if session.server.process is not None:
-        if not session.server.process.alive:
-            state = "tainted" if state == "tainted" else "dead"
-        left = "stopped"
-    else:
-        left = f"{lifecycle.left}; cleared by {lifecycle.remedy}" if lifecycle and state == "tainted" else state
-    return {"state": state, "holds": lifecycle.holds if lifecycle else "unknown", "left": left}
 
 
 def _catch_signals() -> None:

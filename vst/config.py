@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +19,20 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vst.errors import ConfigError
 from vst.provenance.composed import resolved_digest
+from vst.selftest.fault import parse
 from vst.server.address import base_url_problem
-from vst.server.launch import reserved
+from vst.server.launch import SCRIPTED, reserved
 from vst.server.plan import parse_all
 
-LANES = ("L0", "L1", "L2", "L3", "L4")
-OPERATIONS = ("publish", "lifecycle", "record", "compare")
+LANES = ("L0", "L1", "L2", "L3", "L4", "L5", "L6")
+"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each that is built."""
+
+NOT_BUILT = ("L5",)
+"""Rungs that this version has not: the ladder passes over them, and L6 says in its verdict that it did."""
+
+FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
+ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "selftest")
 
 
 @dataclass
@@ -58,11 +67,13 @@ class CheckpointConf:
 class CapabilitiesConf:
     """What the server is declared not to offer; a check that needs it is then not applicable, with the reason given.
 
+    ``kill`` says whether the run may kill it and start it anew, which it may only with a server of its own.
     ``sleep`` is ``memory``, ``flags`` (it answers and moves its flags, nothing is freed) or ``none`` (not offered).
     """
 
     cached_tokens: bool = MISSING
     weight_digests: bool = MISSING
+    kill: bool = MISSING
     sleep: str = MISSING
     sleep_reason: str | None = None
     reason: str | None = None
@@ -70,17 +81,20 @@ class CapabilitiesConf:
 
 @dataclass
 class ServerConf:
-    """The server under test; ``attach`` never starts or stops one.
+    """The servers under test; ``attach`` never starts or stops one.
+
+    ``base_urls`` are several to attach to instead of ``base_url``, ``replicas`` is how many are started: one push goes
+    to all of them. ``memory`` says where the bytes that they use are read: ``metric:NAME``, ``pid:N`` or ``device``;
+    None: the processes of an owned CPU server, the devices of an owned GPU server.
 
     ``scripted`` accepts our own double in a vLLM's place, and ``faults`` are what a double of ours has wrong with it
-    (JSON objects, see ``vst.selftest.fault``).
-
-    ``memory`` says where the bytes that it uses are read: ``metric:NAME``, ``pid:N`` or ``device``. None: the processes
-    of an owned CPU server, the devices of an owned GPU server.
+    (JSON objects, see ``vst.selftest.fault``); of several servers that a run starts, only the first has them.
     """
 
     kind: str = MISSING
     base_url: str | None = None
+    base_urls: list[str] = field(default_factory=list)
+    replicas: int = 1
     host: str = MISSING
     port: int = MISSING
     served_model_name: str | None = None
@@ -130,15 +144,17 @@ class TransferConf:
 
 @dataclass
 class PublisherConf:
-    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``."""
+    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``, ``launch_prefix`` what it is started with.
+    """
 
     device: str = MISSING
+    launch_prefix: list[str] = field(default_factory=list)
 
 
 @dataclass
 class LaneConf:
     """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
-    commas.
+    commas. ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
     """
 
     name: str = MISSING
@@ -150,6 +166,11 @@ class LaneConf:
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
     plan: str | None = None
+    rows: str | None = None
+    seeds: int | None = None
+    parallel: int | None = None
+    row_timeout_s: float | None = None
+    warm: bool = True
     left: str | None = None
     right: str | None = None
 
@@ -202,6 +223,25 @@ class LoadConf:
     refused: list[int] = field(default_factory=list)
     aborted: bool = MISSING
     spanning: bool = MISSING
+
+
+@dataclass
+class EnduranceConf:
+    """Lane L6. ``memory_growth`` is a share of the server's memory a cycle, ``faults`` names those that are made.
+
+    ``fault_push_s`` is how long a push lasts that a fault interrupts, ``hang_s`` the deadline that a hanging publisher
+    must meet, ``limit_s`` the time from a fault to its verdict beside that, ``quiet_s`` how long a server that does not
+    serve must leave a request without an answer; all in seconds.
+    """
+
+    cycles: int = MISSING
+    answers: int = MISSING
+    memory_growth: float = MISSING
+    faults: list[str] = field(default_factory=list)
+    fault_push_s: float = MISSING
+    hang_s: float = MISSING
+    limit_s: float = MISSING
+    quiet_s: float = MISSING
 
 
 @dataclass
@@ -266,6 +306,7 @@ class VstConf:
     lifecycle: LifecycleConf = field(default_factory=LifecycleConf)
     oracle: OracleConf = field(default_factory=OracleConf)
     load: LoadConf = field(default_factory=LoadConf)
+    endurance: EnduranceConf = field(default_factory=EnduranceConf)
     paths: PathsConf = field(default_factory=PathsConf)
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
@@ -277,7 +318,7 @@ MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
 HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
     "checkpoint.path": "the directory of checkpoint B, which is pushed",
-    "server.base_url": "the address of the running server, such as http://host:8000",
+    "server.base_url": "the address of the running server, such as http://host:8000 (several: server.base_urls=[…])",
     "lane.left": "the record that was taken",
     "lane.right": "the record that it must equal",
 }
@@ -318,8 +359,8 @@ def digest(cfg: DictConfig) -> str:
 
 
 def needs_checkpoint(lane: LaneConf) -> bool:
-    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone."""
-    return lane.name not in ("record", "compare") and not (
+    """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone, ``selftest`` has pairs of its own."""
+    return lane.name not in ("record", "compare", "selftest") and not (
         lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2")
     )
 
@@ -328,9 +369,11 @@ def _missing(cfg: DictConfig) -> set[str]:
     missing = set(OmegaConf.missing_keys(cfg))
     if cfg.model.generate is not None or not needs_checkpoint(cfg.lane):
         missing -= {"checkpoint.path"}
-    if cfg.model.generate is not None or cfg.lane.name == "compare":
+    if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
         missing -= {"model.path"}
-    if cfg.server.kind == "attach" and not cfg.server.base_url:
+    if cfg.server.kind == "attach" and cfg.server.base_urls:
+        missing -= {"server.base_url"}
+    elif cfg.server.kind == "attach" and (OmegaConf.is_missing(cfg.server, "base_url") or not cfg.server.base_url):
         missing.add("server.base_url")
     if cfg.lane.name == "compare":
         missing |= {f"lane.{side}" for side in ("left", "right") if not cfg.lane[side]}
@@ -343,6 +386,8 @@ def _filled(cfg: DictConfig) -> DictConfig:
     for key in ("model.path", "checkpoint.path"):
         if OmegaConf.is_missing(filled[key.split(".")[0]], "path"):
             OmegaConf.update(filled, key, "")
+    if OmegaConf.is_missing(filled.server, "base_url"):
+        OmegaConf.update(filled, "server.base_url", None)
     return filled
 
 
@@ -352,7 +397,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.upto": (conf.lane.upto, LANES),
         "lane.final": (conf.lane.final, ("checkpoint", "model")),
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
-        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", "scripted")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", SCRIPTED)),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
@@ -377,8 +422,11 @@ def _problems(conf: VstConf) -> list[str]:
         "server.tensor_parallel_size": (conf.server.tensor_parallel_size, 1),
         "server.pipeline_parallel_size": (conf.server.pipeline_parallel_size, 1),
         "server.data_parallel_size": (conf.server.data_parallel_size, 1),
+        "server.replicas": (conf.server.replicas, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "endurance.cycles": (conf.endurance.cycles, 1),
+        "endurance.answers": (conf.endurance.answers, 1),
         "load.prompts": (conf.load.prompts, 1),
         "load.min_tokens": (conf.load.min_tokens, 2),
         "load.max_tokens": (conf.load.max_tokens, conf.load.min_tokens),
@@ -389,6 +437,11 @@ def _problems(conf: VstConf) -> list[str]:
         "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
     }
+    at_least |= {
+        f"lane.{key}": (value, 1)
+        for key in ("seeds", "parallel")
+        if (value := getattr(conf.lane, key)) is not None
+    }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
@@ -398,6 +451,9 @@ def _problems(conf: VstConf) -> list[str]:
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
         found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
+    unknown = sorted(set(conf.endurance.faults) - set(FAULTS))
+    if unknown:
+        found.append(f"endurance.faults={unknown}: expected some of {', '.join(FAULTS)}")
     if not 0 <= conf.load.stream_share <= 1:
         found.append(f"load.stream_share={conf.load.stream_share}: a share is from 0 to 1")
     if conf.launch.dry_run:
@@ -421,6 +477,9 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.start_timeout_s": conf.server.start_timeout_s,
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
+        **{f"endurance.{name}": getattr(conf.endurance, name) for name in ENDURANCE_S},
+        "endurance.memory_growth": conf.endurance.memory_growth,
+        "lane.row_timeout_s": conf.lane.row_timeout_s,
         "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,
         "load.request_s": load.request_s,
@@ -439,6 +498,8 @@ def _chain_problems(conf: VstConf) -> list[str]:
         steps = parse_all(conf.lifecycle.chain)
     except ConfigError as error:
         return [f"lifecycle.chain: {error}"]
+    if conf.lane.name == "lifecycle" and (conf.server.replicas > 1 or len(conf.server.base_urls) > 1):
+        return ["lane=lifecycle moves one server: name it with server.base_url, or set server.replicas=1"]
     return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
 
 
@@ -447,9 +508,30 @@ def _server_problems(server: ServerConf) -> list[str]:
         f"server.args={arg}: vst sets this itself; use the key of the server group that stands for it"
         for arg in reserved(server.args)
     ]
-    if server.faults and server.kind != "scripted":
+    attached = server.kind == "attach"
+    addresses = {"server.base_url": server.base_url} if server.base_url else {}
+    addresses |= {f"server.base_urls[{number}]": url for number, url in enumerate(server.base_urls)}
+    problems = {key: base_url_problem(url) for key, url in addresses.items()} if attached else {}
+    found += [f"{key}: {problem}" for key, problem in problems.items() if problem]
+    if server.faults and server.kind != SCRIPTED:
         found.append("server.faults belong to a scripted server: set server=scripted")
+    for text in server.faults:
+        parse(text)
     if server.memory and not re.fullmatch(MEMORY, server.memory):
         found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
-    problem = base_url_problem(server.base_url) if server.kind == "attach" and server.base_url else None
-    return found + ([f"server.base_url: {problem}"] if problem else [])
+    return found + list(_fleet_problems(server, attached))
+
+
+def _fleet_problems(server: ServerConf, attached: bool) -> Iterator[str]:
+    if server.base_urls and (server.base_url or not attached):
+        yield "server.base_urls is for server=attach, instead of server.base_url: set one of them"
+    if len(set(server.base_urls)) != len(server.base_urls):
+        yield "server.base_urls names a server twice"
+    if server.capabilities.kill and attached:
+        yield "server.capabilities.kill=true: a server that this run did not start is not killed"
+    if server.replicas > 1 and attached:
+        yield "server.replicas is how many servers the run starts: name running ones with server.base_urls"
+    if server.replicas > 1 and server.launch_prefix and server.kind != SCRIPTED:
+        yield "server.launch_prefix spreads one server over nodes: server.replicas must be 1 with it"
+    if len(server.devices) % server.replicas:
+        yield f"server.devices={server.devices}: cannot be divided among server.replicas={server.replicas}"

@@ -90,8 +90,9 @@ class RunConsole:
         if verdict.covered:
             covered = verdict.covered
             self._console.print(f"covered by controls: {covered['tensors']} tensors, {covered['bytes']} bytes")
-        left = ", ".join(f"{key} {plain(value)}" for key, value in server.items())
-        self._console.print(f"server: {escape(left)}")
+        for one in server.get("servers", [{"server": "server", **server}]):
+            left = ", ".join(f"{key} {plain(one[key])}" for key in ("state", "holds", "left"))
+            self._console.print(escape(f"{one['server']}: {left}"))
         style = "bold green" if verdict.passed else "bold red"
         cause = f" ({verdict.cause.value})" if verdict.cause else ""
         self._console.print(

@@ -24,7 +24,7 @@ from vst.errors import VstError
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
-from vst.transfer.plan import JoinPlan, PushPlan
+from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher
 
 
@@ -216,7 +216,7 @@ class Recovery:
             self.publisher = Publisher(deadlines, self.directory / "publisher.log", lambda report: None)
             self.publisher.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu"})
         layout = str(self.directory / "a.json")
-        where = JoinPlan(layout, live.url, None, "vst_gloo", "127.0.0.1", 0, 2, 1 << 20, "cpu", 30, 30)
+        where = JoinPlan(layout, (Member(live.url, 1),), None, "vst_gloo", "127.0.0.1", 0, 1 << 20, "cpu", 30, 30)
         control.post("/pause", params={"mode": "keep"})
         self.publisher.join(where)
         self.publisher.push(PushPlan(layout, f"recovered-{time.monotonic_ns()}"), self.nbytes)

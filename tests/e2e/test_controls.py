@@ -14,8 +14,9 @@ from vst.confdir import conf_dir
 from vst.lanes.asking import take
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files
+from vst.lanes.fleet_opening import open_servers
 from vst.lanes.references import obtain
-from vst.lanes.servers import attach, close
+from vst.lanes.servers import close
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, transact
 from vst.lanes.transition import arrival_check
@@ -48,7 +49,7 @@ def session(ladder: Run, live: Live, pair: tuple[Path, Path], vst: Vst, tmp_path
 
 def test_each_tensor_left_behind_is_noticed(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
     run_files(session)
-    session.server = attach(session)
+    open_servers(session)
     contract = run_contract(session)
     assert contract.passed, contract
     cold_b = obtain(session).record

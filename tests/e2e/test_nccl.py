@@ -22,7 +22,7 @@ from vst.oracle.record import Record, take_record
 from vst.server.client import ControlPlane
 from vst.server.launch import command, environment
 from vst.server.process import ServerProcess
-from vst.transfer.plan import JoinPlan, PushPlan
+from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher
 
 STANDIN = str(Path(__file__).parent / "nccl_standin")
@@ -52,7 +52,7 @@ def test_vllms_nccl_engines_take_a_server_from_a_to_b_and_back(
     control = ControlPlane(nccl.url, timeout_s=60)
     publisher = Publisher(Deadlines(120, 60, 60, 60, 60, 1e6), tmp_path / "publisher.log", lambda report: None)
     publisher.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu", "PYTHONPATH": STANDIN})
-    where = JoinPlan(str(tmp_path / "a"), nccl.url, None, "nccl", "127.0.0.1", 0, 2, bucket, "cpu", 60, 60)
+    where = JoinPlan(str(tmp_path / "a"), (Member(nccl.url, 1),), None, "nccl", "127.0.0.1", 0, bucket, "cpu", 60, 60)
     probes = make_probes(320, 8, 4, 192, 8, 5, 20260101)
     try:
         publisher.join(where)

@@ -17,39 +17,18 @@ import pytest
 import torch
 from http_server import Call, Reply
 
+from transfer.conftest import Pair
 from transfer.workers import WorkerServer
-from vst.checkpoint.digests import with_digests
-from vst.checkpoint.manifest import Manifest, read_manifest
-from vst.checkpoint.tiny import make_tiny_pair
+from vst.checkpoint.manifest import Manifest
 from vst.errors import VerificationError, VstError
 from vst.server.client import HttpFailure, Unreachable
 from vst.transfer import child
 from vst.transfer.ledger import tensor_sha256
-from vst.transfer.plan import JoinPlan, PushPlan
+from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
 TRANSACTION = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
 KEY = "sk-very-secret-0123"
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Both tiny checkpoints with their digests, as manifests and as the files that a publisher reads."""
-
-    manifests: dict[str, Manifest]
-    files: dict[str, str]
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    folder = tmp_path_factory.mktemp("pair")
-    paths = dict(zip("ab", make_tiny_pair(folder), strict=True))
-    manifests = {name: with_digests(read_manifest(path), None) for name, path in paths.items()}
-    files = {}
-    for name, manifest in manifests.items():
-        (folder / f"{name}.json").write_text(json.dumps(manifest.to_json()))
-        files[name] = str(folder / f"{name}.json")
-    return Pair(manifests, files)
 
 
 @dataclass
@@ -85,12 +64,11 @@ def server() -> Iterator[WorkerServer]:
 def join_plan(server: WorkerServer, layout: str, **changes: Any) -> JoinPlan:
     given: dict[str, Any] = {
         "layout": layout,
-        "base_url": server.url,
+        "members": (Member(server.url, 1),),
         "api_key_env": None,
         "backend": "vst_gloo",
         "master_address": "127.0.0.1",
         "port": 0,
-        "world_size": 2,
         "bucket_bytes": 65536,
         "device": "cpu",
         "timeout_s": 15.0,

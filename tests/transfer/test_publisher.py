@@ -1,18 +1,20 @@
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from vst.transfer.plan import JoinPlan, PushPlan, Sent
+from vst.transfer.plan import JoinPlan, Member, PushPlan, Sent
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
 SPEAK = """
@@ -28,7 +30,8 @@ def done(**fields):
 READY = SPEAK + 'say("ready", vllm="0.32.0", torch="2.13.0")\n'
 JOINED = READY + 'hear(); say("phase", phase="join"); say("joined"); hear()\n'
 
-JOIN = JoinPlan("layout.json", "http://127.0.0.1:1", None, "vst_gloo", "127.0.0.1", 0, 2, 64, "cpu", 5.0, 5.0)
+HERE = Member("http://127.0.0.1:1", 1)
+JOIN = JoinPlan("layout.json", (HERE,), None, "vst_gloo", "127.0.0.1", 0, 64, "cpu", 5.0, 5.0)
 PUSH = PushPlan("manifest.json", "label-1")
 QUICK = Deadlines(boot_s=20, join_s=5, start_s=5, broadcast_s=5, finish_s=5, min_bytes_per_s=1000)
 
@@ -77,14 +80,14 @@ def all_phases(publisher: Publisher, nbytes: int = 100) -> Sent:
 
 def test_a_publisher_that_does_as_told_gives_versions_and_what_was_sent(child: Child) -> None:
     script = """
-assert hear() == {"do": "join", "plan": %r}
+assert hear() == {"do": "join", "plan": json.loads(%r)}
 say("joined")
 command = hear()
 assert (command["do"], command["plan"]["label"]) == ("push", "label-1"), command
 done()
 time.sleep(60)
 """
-    publisher = child(READY + script % JOIN.to_json())
+    publisher = child(READY + script % json.dumps(JOIN.to_json()))
     assert publisher.wait_ready() == {"vllm": "0.32.0", "torch": "2.13.0"}
     assert all_phases(publisher) == Sent(3, 100, "sha256:1", "sha256:2", 0.1)
     assert publisher.alive and not publisher.changed
@@ -245,6 +248,13 @@ def test_only_a_join_that_the_server_refused_leaves_no_worker_waiting(child: Chi
     publisher = child(READY + script)
     error = failure(publisher, lambda: publisher.join(JOIN))
     assert (error.phase, error.changed) == ("join", changed)
+
+
+def test_where_one_server_refuses_to_join_the_workers_of_the_others_are_left_waiting(child: Child) -> None:
+    script = 'hear(); say("phase", phase="join"); say("failed", kind="answer", error="no"); time.sleep(60)'
+    publisher = child(READY + script)
+    both = replace(JOIN, members=(HERE, Member("http://127.0.0.1:2", 1, "server 2")))
+    assert failure(publisher, lambda: publisher.join(both)).changed
 
 
 def test_a_push_that_was_finished_is_no_change_for_the_failure_that_follows_while_idle(child: Child) -> None:

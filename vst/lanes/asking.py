@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vst.checkpoint.config_file import try_config
-from vst.errors import VerificationError
+from vst.errors import VerificationError, VstError
+from vst.lanes.fleet import named
 from vst.lanes.session import Server, Session
 from vst.oracle.probes import ProbeSet, make_probes
 from vst.oracle.record import Record, take_record
 from vst.server.facts import ServerFacts
+from vst.server.seats import seat_name
 
 CLAIMS = {"checkpoint": "B", "model": "A"}
 """What the content of each role is called."""
@@ -36,11 +38,19 @@ def vocab_size(session: Session) -> int:
     raise VerificationError(f"{manifest.path}/config.json has no vocab_size, so no probes can be made")
 
 
+def take_each(session: Session, claim: str, file: str) -> list[Record]:
+    """Take a record from every seat, one after the other; ``seat_name`` names the files."""
+    return [take(session, seat, claim, seat_name(file, number)) for number, seat in enumerate(session.seats)]
+
+
 def take(session: Session, server: Server, claim: str, file: str) -> Record:
     """Take a record and write it to ``record-<file>.json``."""
-    record = take_record(
-        server.control, server.name, session.need("probes"), claim, session.conf.server.request_timeout_s
-    )
+    try:
+        record = take_record(
+            server.control, server.name, session.need("probes"), claim, session.conf.server.request_timeout_s
+        )
+    except VstError as error:
+        raise named(error, server.title) from error
     content = {**record.to_json(), "noise_floor": session.floor}
     session.run.write(f"record-{file}.json", content)
     return record

@@ -6,7 +6,7 @@ from typing import Any
 
 from vst.errors import TransportError
 from vst.lanes.asking import vocab_size
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.oracle.probes import cache_probe
 from vst.oracle.record import cached_tokens
 
@@ -15,9 +15,9 @@ DEFAULT_BLOCK = 16
 
 
 class CacheProbe:
-    """Seeds the prefix cache and counts the cached tokens of the first answer after a change."""
+    """Seeds the prefix cache of one seat and counts the cached tokens of its first answer after a change."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, seat: Server) -> None:
         facts, conf = session.need("facts"), session.conf
         cache = facts.config.get("cache_config") or {}
         self.prefix_caching = cache.get("enable_prefix_caching")
@@ -26,6 +26,7 @@ class CacheProbe:
         room = (facts.max_model_len or conf.oracle.max_tokens) - 2
         self._prompt = list(cache_probe(vocab_size(session), min(BLOCKS * block + 1, room), conf.oracle.seed))
         self._session = session
+        self._seat = seat
         self._before: int | None = None
 
     def seed(self) -> None:
@@ -38,7 +39,7 @@ class CacheProbe:
         return {"before": self._before, "after": self._ask(), "prefix_caching": self.prefix_caching}
 
     def _ask(self) -> int | None:
-        server, conf = self._session.need("server"), self._session.conf
+        server, conf = self._seat, self._session.conf
         body = {
             "model": server.name,
             "prompt": self._prompt,

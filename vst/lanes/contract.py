@@ -167,10 +167,10 @@ def finite_check(records: Sequence[Record]) -> Check:
     return Check("oracle.finite", Outcome.PASS, 0, 0)
 
 
-def not_evaluated(done: Sequence[Check]) -> list[Check]:
+def not_evaluated(done: Sequence[Check], ids: Sequence[str] = IDS) -> list[Check]:
     """Refusals for the checks of L1 that were not reached, naming the first that did not hold."""
     have = {check.id for check in done}
     blocker = next((check for check in done if check.outcome is not Outcome.PASS), None)
     outcome = Outcome.ERROR if blocker is not None and blocker.outcome is Outcome.ERROR else Outcome.REFUSED
     name = blocker.id if blocker else "an earlier check"
-    return [Check(id, outcome, reason=f"not evaluated: {name} did not hold") for id in IDS if id not in have]
+    return [Check(id, outcome, reason=f"not evaluated: {name} did not hold") for id in ids if id not in have]

@@ -55,7 +55,7 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
             continue
         session.progress.say(f"control {number} of {len(asked)}: B with {name} kept at A ({len(names)} tensors)")
         sent.append(transact(session, Push("checkpoint", "model", names, purpose=f"control.{name}")))
-        record = take(session, session.need("server"), f"B with {name} of A", f"control-{name}")
+        record = take(session, session.need("seat"), f"B with {name} of A", f"control-{name}")
         checks.append(control_check(session, name, names, record, cold_b))
         if checks[-1].outcome is Outcome.PASS:
             noticed += names

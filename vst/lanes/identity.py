@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vst.errors import VstError
-from vst.lanes.asking import take
+from vst.lanes.asking import take_each
+from vst.lanes.fleet import Replica, named
+from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
@@ -26,6 +28,7 @@ class Found:
 
     sent: list[Sent] = field(default_factory=list)
     moved: list[Difference] = field(default_factory=list)
+    seats: list[dict[str, Any]] = field(default_factory=list)
     before: Mapping[str, str] | None = None
     after: Mapping[str, str] | None = None
     failure: TransactionFailed | None = None
@@ -48,6 +51,7 @@ def run_identity(session: Session) -> LaneVerdict:
             completed_check(found.sent, found.failure),
             answers_check(found.broken),
             record_check(found.moved, session.conf.lane.identities, session.floor),
+            *seat_checks(session, found.seats, session.conf.lane.identities),
             weights_check(found.before, found.after, capabilities.weight_digests, capabilities.reason),
             same_check(session),
         ),
@@ -59,11 +63,13 @@ def _pushes(session: Session, found: Found) -> None:
     for number in range(1, session.conf.lane.identities + 1):
         session.progress.say(f"identity {number} of {session.conf.lane.identities}: A over A")
         found.sent.append(transact(session, Push("model", purpose="identity")))
-        record = take(session, session.need("server"), "A", f"identity-{number}")
-        found.moved.append(difference(record, session.records[0], session.need("floor")))
-        if not found.moved[-1].equal:
+        first, name = session.records[0], f"identity-{number}"
+        records = take_each(session, "A", name)
+        found.moved.append(difference(records[0], first, session.need("floor")))
+        found.seats += arrived(session, records, name, first, first)
+        if not all(one["equal"] for one in found.seats):
             return
-        session.need("lifecycle").verify()
+        session.need("fleet").each(lambda lifecycle: lifecycle.verify())
     found.after = weight_digests(session)
 
 
@@ -86,13 +92,20 @@ def record_check(moved: list[Difference], wanted: int, floor: float | None) -> C
 
 
 def weight_digests(session: Session) -> Mapping[str, str] | None:
-    """The server's own digests of its parameters; None where it offers none."""
+    """The servers' own digests of their parameters; None where one of them offers none."""
+    found = [(one.server.title, _digests(one)) for one in session.need("fleet").replicas]
+    if any(digests is None for _, digests in found):
+        return None
+    return {f"{title} {key}".strip(): value for title, digests in found for key, value in (digests or {}).items()}
+
+
+def _digests(replica: Replica) -> Mapping[str, str] | None:
     try:
-        answer: Any = session.need("server").control.post("/weight_checker", {"action": "checksum"})
+        answer: Any = replica.server.control.post("/weight_checker", {"action": "checksum"})
     except HttpFailure as failure:
         if failure.status in (404, 405):
             return None
-        raise
+        raise named(failure, replica.server.title) from failure
     digests = answer.get("checksums") if isinstance(answer, Mapping) else None
     return digests if isinstance(digests, Mapping) else None
 

@@ -1,22 +1,25 @@
-"""The ladder: L0, L1, … in order, stopping at the first that does not pass."""
+"""The ladder: L0, L1, L2, … in order, stopping at the first that does not pass. ``RUNGS`` is the one list of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from vst.config import LANES, needs_checkpoint
+from vst.config import LANES, NOT_BUILT, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.endurance.lane import run_endurance
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
+from vst.lanes.fleet_opening import open_servers
 from vst.lanes.identity import run_identity
 from vst.lanes.lifecycle import run_lifecycle
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import UNDER_TEST, attach, owned, start_server
-from vst.lanes.session import Server, Session
+from vst.lanes.servers import owned
+from vst.lanes.session import Session
 from vst.lanes.transition import run_transition
+from vst.oracle.reference import Reference
 from vst.server.allocation import TooFewDevices
-from vst.server.lock import ServerLock
+from vst.server.seats import server_titles
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 Show = Callable[[LaneVerdict], None]
@@ -25,8 +28,10 @@ REACHABLE = ("server.reachable", "a server")
 
 def climb(session: Session, verdict: Verdict, show: Show) -> None:
     """Run the lanes up to ``lane.upto`` into ``verdict``, and end with what must have held all the time."""
-    files, before = run_files(session)
     upto = session.conf.lane.upto
+    if upto in NOT_BUILT:
+        raise ConfigError(f"lane {upto} is not part of this version")
+    files, before = run_files(session)
     if files.passed and upto != "L0":
         verdict.lanes.append(files)
         show(files)
@@ -42,21 +47,20 @@ def climb(session: Session, verdict: Verdict, show: Show) -> None:
 
 
 def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> None:
-    wanted = LANES[1 : LANES.index(upto) + 1]
+    wanted = [name for name in LANES[1 : LANES.index(upto) + 1] if name not in NOT_BUILT]
     try:
         start_publisher(session)
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
             session.reference = obtain(session)
-        session.progress.say("starting the server on A" if owned(session) else "attaching to the server")
-        session.server = open_server(session)
-        session.lock = ServerLock(session.server.control.base_url)
+        session.progress.say(_opening(session))
+        open_servers(session)
     except VstError as error:
         verdict.lanes.append(not_started(error))
         show(verdict.lanes[-1])
         return
     for name in wanted:
-        lane = _run(session, name)
+        lane = RUNGS[name](session)
         verdict.lanes.append(lane)
         _close_fail(session, lane)
         show(lane)
@@ -64,9 +68,10 @@ def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> N
             return
 
 
-def open_server(session: Session) -> Server:
-    """The server under test: started on A, or the one to attach to."""
-    return start_server(session, session.manifests["model"].path, UNDER_TEST) if owned(session) else attach(session)
+def _opening(session: Session) -> str:
+    count = len(server_titles(vars(session.conf.server)))
+    what = "the server" if count == 1 else f"{count} servers"
+    return f"starting {what} on A" if owned(session) else f"attaching to {what}"
 
 
 def not_started(error: VstError) -> LaneVerdict:
@@ -81,25 +86,37 @@ def not_started(error: VstError) -> LaneVerdict:
     return LaneVerdict("L1", (Check(name, outcome, expected=expected, reason=str(error)),))
 
 
-def _run(session: Session, name: str) -> LaneVerdict:
-    if name == "L1":
-        lane = run_contract(session)
-        whole = owned(session) and not session.conf.server.faults
-        if lane.passed and whole and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
-            _keep_own(session)
-        return lane
-    if name == "L2":
-        return run_identity(session)
-    if name == "L4":
-        return run_lifecycle(session, session.need("reference"))
-    try:
-        session.reference = session.reference or obtain(session)
-        return run_transition(session, session.reference)
-    except VstError as error:
-        outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
-        return LaneVerdict(
-            "L3", (Check("reference.comparable", outcome, expected="a reference of B", reason=str(error)),)
-        )
+def _contract(session: Session) -> LaneVerdict:
+    lane = run_contract(session)
+    whole = owned(session) and not session.conf.server.faults
+    if lane.passed and whole and session.conf.lane.cycles and needs_checkpoint(session.conf.lane):
+        _keep_own(session)
+    return lane
+
+
+def _referred(lane: str, run: Callable[[Session, Reference], LaneVerdict]) -> Callable[[Session], LaneVerdict]:
+    """A lane that needs the reference of B, which is taken when the first of them is reached."""
+
+    def climb_one(session: Session) -> LaneVerdict:
+        try:
+            session.reference = session.reference or obtain(session)
+        except VstError as error:
+            outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
+            check = Check("reference.comparable", outcome, expected="a reference of B", reason=str(error))
+            return LaneVerdict(lane, (check,))
+        return run(session, session.reference)
+
+    return climb_one
+
+
+RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
+    "L1": _contract,
+    "L2": run_identity,
+    "L3": _referred("L3", run_transition),
+    "L4": _referred("L4", run_lifecycle),
+    # A rung that comes here leaves ``vst.config.NOT_BUILT``.
+    "L6": _referred("L6", run_endurance),
+}
 
 
 def _keep_own(session: Session) -> None:
@@ -110,8 +127,8 @@ def _keep_own(session: Session) -> None:
 
 def _close_fail(session: Session, lane: LaneVerdict) -> None:
     """After a lane that did not pass, a server that may not hold what it should is tainted."""
-    lifecycle = session.lifecycle
-    if lane.passed or lifecycle is None or session.transactions == 0:
+    fleet = session.fleet
+    if lane.passed or fleet is None or session.transactions == 0:
         return
-    if lane.cause in (Outcome.FAIL, Outcome.ERROR) or not lifecycle.verified:
-        lifecycle.taint(f"{lane.lane} did not pass")
+    if lane.cause in (Outcome.FAIL, Outcome.ERROR) or not fleet.verified:
+        fleet.taint(f"{lane.lane} did not pass")

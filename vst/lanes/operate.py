@@ -12,15 +12,14 @@ from vst.errors import VstError
 from vst.lanes.chain import Interpreter, StepFailed
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
-from vst.lanes.ladder import Show, not_started, open_server
+from vst.lanes.fleet_opening import make_fleet, open_servers
+from vst.lanes.ladder import Show, not_started
 from vst.lanes.publish import known_contract
 from vst.lanes.references import obtain
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import owned, same_check
 from vst.lanes.session import Session
-from vst.server.facts import ServerFacts, read_facts
-from vst.server.lifecycle import Lifecycle
-from vst.server.lock import ServerLock
+from vst.server.facts import ServerFacts
 from vst.server.plan import Step, parse_all, read_plan
 from vst.server.states import IllegalMove
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
@@ -63,20 +62,18 @@ def _begin(session: Session, steps: tuple[Step, ...]) -> LaneVerdict:
         start_publisher(session)
         if _asks(steps) and owned(session):
             session.reference = obtain(session)
-        session.server = open_server(session)
-        session.lock = ServerLock(session.server.control.base_url)
+        open_servers(session)
         if _asks(steps):
             found = run_contract(session)
             if found.passed and session.reference is None:
                 session.reference = obtain(session)
             return found
-        session.facts = read_facts(session.server.control)
+        session.fleet = make_fleet(session, _holds(session))
     except VstError as error:
         return not_started(error)
-    session.label = session.facts.weight_version
-    session.lifecycle = Lifecycle(session.server.control, session.run.event)
-    session.lifecycle.found(session.facts.paused is True, session.facts.sleeping is True, _holds(session))
-    return LaneVerdict("L1", (*known_contract(session, session.facts, session.server), known_check(session.facts)))
+    [replica] = session.fleet.replicas
+    session.label = replica.facts.weight_version
+    return LaneVerdict("L1", (*known_contract(session, replica), known_check(replica.facts)))
 
 
 def _holds(session: Session) -> str:

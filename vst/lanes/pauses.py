@@ -33,7 +33,7 @@ def _pause(session: Session, chain: Interpreter, name: str, step: Step, claim: s
         chain.make(step)
         with knocking(session, chain, name, claim, step.args[0], marks):
             time.sleep(conf.settle_s + session.conf.lifecycle.quiet_s)
-            chain.lifecycle.observe()
+            chain.look()
             chain.make(Step("resume"))
         warm(load, conf.concurrency, conf.request_s)
         load.stop(conf.drain_s)

@@ -11,14 +11,14 @@ from pathlib import Path
 from vst.errors import ConfigError, VstError
 from vst.lanes.contract import Expected, contract_checks, devices_check
 from vst.lanes.files import run_files, still_stable
+from vst.lanes.fleet import Replica, over_all
+from vst.lanes.fleet_opening import make_fleet, open_servers
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import attach, on_this_machine, owned, scripted, spec, split
-from vst.lanes.session import Server, Session
+from vst.lanes.servers import on_this_machine, owned, scripted, spec, split
+from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, completed_check, publish_only
-from vst.server.facts import ServerFacts, read_facts
-from vst.server.lifecycle import Lifecycle
-from vst.server.lock import ServerLock
+from vst.server.facts import ServerFacts
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
@@ -42,17 +42,15 @@ def publish(session: Session, verdict: Verdict, show: Show) -> None:
 def _push(session: Session) -> LaneVerdict:
     try:
         start_publisher(session)
-        session.server = attach(session)
-        session.lock = ServerLock(session.server.control.base_url)
-        session.facts = read_facts(session.server.control)
+        open_servers(session)
+        session.fleet = make_fleet(session, "unknown")
     except VstError as error:
         return LaneVerdict("publish", not_started(error).checks)
-    checks = [*known_contract(session, session.facts, session.server), awake_check(session.facts)]
+    found = [[(one.server.title, check) for check in _contract(session, one)] for one in session.fleet.replicas]
+    checks = [over_all(same) for same in zip(*found, strict=True)]
     if any(check.outcome is not Outcome.PASS for check in checks):
         return LaneVerdict("publish", tuple(checks))
-    session.label = session.facts.weight_version
-    session.lifecycle = Lifecycle(session.server.control, session.run.event)
-    session.lifecycle.found(session.facts.paused is True, session.facts.sleeping is True, "unknown")
+    session.label = session.need("facts").weight_version
     sent: list[Sent] = []
     failure = None
     try:
@@ -62,11 +60,15 @@ def _push(session: Session) -> LaneVerdict:
     return LaneVerdict("publish", (*checks, completed_check(sent, failure)))
 
 
-def known_contract(session: Session, facts: ServerFacts, server: Server) -> list[Check]:
+def _contract(session: Session, replica: Replica) -> list[Check]:
+    return [*known_contract(session, replica), awake_check(replica.facts)]
+
+
+def known_contract(session: Session, replica: Replica) -> list[Check]:
     """The part of L1 that can be known without a request: version, backend, group size, devices."""
     publisher = session.publisher or start_publisher(session)
     expected = Expected(
-        model=server.name,
+        model=replica.server.name,
         root=Path(),
         backend=session.conf.transfer.backend,
         world_size=spec(session).world_size,
@@ -76,6 +78,7 @@ def known_contract(session: Session, facts: ServerFacts, server: Server) -> list
         local=on_this_machine(session),
         scripted=scripted(session),
     )
+    facts = replica.facts
     found = {check.id: check for check in contract_checks(facts, expected)}
     wanted = ("server.reachable", "server.dialect", "server.routes", "server.transfer", "server.world")
     return [*(found[id] for id in wanted), devices_check(expected)]

@@ -10,13 +10,13 @@ from typing import Any
 from vst.errors import VerificationError, VstError
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
-from vst.lanes.ladder import Show, not_started, open_server
+from vst.lanes.fleet_opening import open_servers
+from vst.lanes.ladder import Show, not_started
 from vst.lanes.references import keep, make_key
 from vst.lanes.sending import start_publisher
 from vst.lanes.session import Session
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
-from vst.server.lock import ServerLock
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 
@@ -29,8 +29,7 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
         return
     try:
         start_publisher(session)
-        session.server = open_server(session)
-        session.lock = ServerLock(session.server.control.base_url)
+        open_servers(session)
     except VstError as error:
         verdict.lanes.append(not_started(error))
     else:

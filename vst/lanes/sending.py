@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vst.errors import TransportError
+from vst.errors import TransportError, VerificationError
 from vst.lanes.servers import hosts, split
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.server.allocation import VISIBLE
 from vst.server.launch import without_scheduler
-from vst.transfer.plan import JoinPlan
+from vst.transfer.plan import JoinPlan, Member
 from vst.transfer.publisher import Deadlines, Publisher
 from vst.transfer.route import address_towards
 
@@ -24,7 +25,8 @@ def start_publisher(session: Session) -> Publisher:
     deadlines = Deadlines(
         timeouts.boot_s, timeouts.join_s, timeouts.start_s, timeouts.broadcast_s, timeouts.finish_s, _slowest(session)
     )
-    publisher = Publisher(deadlines, session.run / "publisher.log", partial(_published, session))
+    prefix = tuple(session.conf.publisher.launch_prefix)
+    publisher = Publisher(deadlines, session.run / "publisher.log", partial(_published, session), prefix)
     own = split(session).publisher
     device = {"VLLM_TARGET_DEVICE": "cpu"} if session.conf.publisher.device == "cpu" else {}
     visible = {VISIBLE: ",".join(own)} if own is not None else {}
@@ -50,21 +52,25 @@ def _published(session: Session, report: dict[str, Any]) -> None:
         session.run.evidence.libraries = {"vllm": report["vllm"], **report.get("libraries", {})}
     if report["event"] == "progress":
         session.progress.bytes("sent", report["bytes"], report["total"])
+    for heard in list(session.watchers):
+        heard(report)
 
 
-def join_plan(session: Session, layout: Path, world_size: int) -> JoinPlan:
-    """Where the publisher meets the ``world_size`` workers of the server, and how long it may wait for them."""
-    conf, server = session.conf, session.need("server")
+def join_plan(session: Session, layout: Path) -> JoinPlan:
+    """Where the publisher meets the workers of all servers, and how long it may wait for them."""
+    conf, replicas = session.conf, session.need("fleet").replicas
     timeouts = conf.transfer.timeouts
-    longest = timeouts.broadcast_s + _largest_total(session) / _slowest(session)
+    longest = longest_broadcast(session)
     return JoinPlan(
         layout=str(layout),
-        base_url=server.control.base_url,
+        members=tuple(
+            Member(called(session, one.server), one.facts.world_size or 0, one.server.title) for one in replicas
+        ),
         api_key_env=conf.server.api_key_env,
         backend=conf.transfer.backend,
-        master_address=conf.transfer.master_address or _rendezvous(session, server.control.base_url),
+        master_address=conf.transfer.master_address
+        or _rendezvous(session, [one.server.control.base_url for one in replicas]),
         port=conf.transfer.port,
-        world_size=world_size + 1,
         bucket_bytes=conf.transfer.bucket_bytes,
         device=split(session).device,
         timeout_s=max(longest, timeouts.join_s),
@@ -72,10 +78,41 @@ def join_plan(session: Session, layout: Path, world_size: int) -> JoinPlan:
     )
 
 
-def _rendezvous(session: Session, base_url: str) -> str:
-    """Where the server's workers find the publisher: on another node only by this host's name in the job."""
+def leave(session: Session) -> None:
+    """Give the transfer group up: the next push is made by a new publisher, which joins the servers anew."""
+    if session.publisher is not None:
+        session.publisher.stop()
+    session.publisher, session.joined = None, False
+
+
+def called(session: Session, server: Server) -> str:
+    """The address by which the publisher calls a server: its own, unless there is a detour."""
+    return session.detours.get(server.control.base_url, server.control.base_url)
+
+
+def longest_broadcast(session: Session) -> float:
+    """Seconds after which a broadcast of the larger checkpoint is given up."""
+    return session.conf.transfer.timeouts.broadcast_s + _largest_total(session) / _slowest(session)
+
+
+def _rendezvous(session: Session, base_urls: list[str]) -> str:
+    """Where the servers' workers find the publisher: on another node only by this host's name in the job."""
     nodes = hosts(session) if session.conf.server.launch_prefix else ()
-    return nodes[0] if len(nodes) > 1 else _route_to(base_url)
+    return nodes[0] if len(nodes) > 1 else one_address([_route_to(url) for url in base_urls])
+
+
+def one_address(routes: list[str]) -> str:
+    """The address that serves all routes: only this machine's own servers can use the loopback one.
+
+    VerificationError when the servers reach this machine by different addresses.
+    """
+    outside = sorted({route for route in routes if not ipaddress.ip_address(route.partition("%")[0]).is_loopback})
+    if len(outside) > 1:
+        raise VerificationError(
+            f"the servers reach this machine by different addresses, {', '.join(outside)}: set transfer.master_address "
+            "to one that all of them can use"
+        )
+    return outside[0] if outside else routes[0]
 
 
 def _largest_total(session: Session) -> int:
@@ -83,11 +120,11 @@ def _largest_total(session: Session) -> int:
 
 
 def join(session: Session) -> None:
-    """Make the publisher a member of the server's transfer group, once."""
+    """Make the publisher and all servers one transfer group, once."""
     if not session.joined:
         publisher = session.publisher or start_publisher(session)
         layout = session.manifest_files.get("model") or session.manifest_files["checkpoint"]
-        publisher.join(join_plan(session, layout, session.need("facts").world_size))
+        publisher.join(join_plan(session, layout))
         session.joined = True
 
 

@@ -7,18 +7,21 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vst.attempt import left_half_done
-from vst.errors import ConfigError, TransportError, VerificationError
-from vst.lanes.session import Server, Session
+from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.fleet import Replica, Server, named, over_all
+from vst.lanes.session import Session
 from vst.provenance.runtime import server_facts
+from vst.selftest.fault import fault_words
 from vst.server import allocation
 from vst.server.allocation import VISIBLE, Split, read_allocation
 from vst.server.client import ControlPlane, Exchange
-from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
+from vst.server.facts import Instance, ServerFacts, read_facts, read_label, read_start_time
 from vst.server.launch import SCRIPTED, ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
+from vst.server.seats import server_titles
 from vst.verdict import Check, Outcome
 
-UNDER_TEST = "model"
+UNDER_TEST, REFERENCE = "model", "reference"
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
 
@@ -33,14 +36,24 @@ class RestartedServer(VerificationError):
         )
 
 
-def spec(session: Session) -> ServerSpec:
-    """The serving flags of this run's servers, the reference's included."""
+class LabelMoved(VerificationError):
+    """The weight version changed without an update of this run."""
+
+    def __init__(self, before: str | None, after: str | None) -> None:
+        super().__init__(
+            f"the weight version changed behind our back: it was {before} after this run's last look and is {after} "
+            "now; somebody else writes to this server"
+        )
+
+
+def spec(session: Session, index: int = 0) -> ServerSpec:
+    """The serving flags of this run's servers, the reference's included; ``index`` decides only which GPUs are used."""
     conf = session.conf.server
     args = list(conf.args)
     model = session.manifests.get("model") or session.manifests.get("checkpoint")
     if conf.kind != "attach" and model is not None and not TOKENIZER_FILES & set(model.files):
         args = [*args, NO_TOKENIZER] if NO_TOKENIZER not in args else args
-    env, gpus = dict(conf.env), split(session).server
+    env, gpus = dict(conf.env), _own_gpus(session, index)
     if gpus is not None:
         env[VISIBLE] = ",".join(gpus)
     backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
@@ -55,8 +68,21 @@ def spec(session: Session) -> ServerSpec:
         dtype=conf.dtype,
         args=tuple(args),
         env=env,
-        launch_prefix=launch_prefix(conf.launch_prefix, hosts(session), len(gpus or ())),
+        launch_prefix=_prefix(session, kind, len(gpus or ())),
     )
+
+
+def _own_gpus(session: Session, index: int) -> tuple[str, ...] | None:
+    """The GPUs of one of the run's servers; None where nothing is divided."""
+    gpus = split(session).server
+    if gpus is None:
+        return None
+    each = len(gpus) // session.conf.server.replicas
+    return gpus[index * each : (index + 1) * each]
+def _prefix(session: Session, kind: str, gpus: int) -> tuple[str, ...]:
+    """What the server is started with; a double runs on this machine alone and needs no making ready of nodes."""
+    words = session.conf.server.launch_prefix
+    return tuple(words) if kind == SCRIPTED else launch_prefix(words, hosts(session), gpus)
 
 
 def split(session: Session) -> Split:
@@ -79,42 +105,67 @@ def api_key(session: Session) -> str | None:
     return os.environ[name]
 
 
-def control(session: Session, base_url: str) -> ControlPlane:
-    """A control plane whose exchanges all go to the run's events."""
+def control(session: Session, base_url: str, title: str = "") -> ControlPlane:
+    """A control plane whose exchanges all go to the run's events, with the server's title where there are several."""
 
     def heard(exchange: Exchange) -> None:
-        session.run.event("http", **exchange.to_json())
+        session.run.event("http", **exchange.to_json(), **({"server": title} if title else {}))
 
     return ControlPlane(base_url, api_key(session), session.conf.server.request_timeout_s, heard)
 
 
-def start_server(session: Session, model: Path, label: str) -> Server:
-    """Start a server of ours on ``model`` and wait until it is ready; its log is ``server-<label>.log``."""
+def start_server(session: Session, model: Path, label: str, index: int = 0, title: str = "") -> Server:
+    """Start one server of ours on ``model`` and wait until it is ready; its log is ``server-<label>.log``."""
+    launched = _launch(session, model, label, index, title)
+    try:
+        _await(session, launched, label)
+    except BaseException:
+        stop_server(session, launched)
+        raise
+    return launched
+
+
+def start_servers(session: Session, model: Path, label: str) -> tuple[Server, ...]:
+    """Start every server of the run on ``model``, all at once, and wait until all are ready; otherwise none is left."""
+    launched: list[tuple[Server, str]] = []
+    try:
+        for index, title in enumerate(server_titles(vars(session.conf.server))):
+            name = label if index == 0 else f"{label}-{index + 1}"
+            launched.append((_launch(session, model, name, index, title), name))
+        for server, name in launched:
+            _await(session, server, name)
+    except BaseException:
+        for server, _ in launched:
+            stop_server(session, server)
+        raise
+    return tuple(server for server, _ in launched)
+
+
+def _launch(session: Session, model: Path, label: str, index: int, title: str) -> Server:
     conf = session.conf.server
-    port = conf.port or free_port(conf.host)
+    port = conf.port + index if conf.port else free_port(conf.host)
     if not conf.port:
         session.run.evidence.default("server.port", port, f"any that was free, for the server {label}")
     expect_free(conf.host, port)
-    flags, name = spec(session), served_name(session)
+    flags, name = spec(session, index), served_name(session)
     argv = command(flags, model, conf.host, port, name)
-    if label == UNDER_TEST:
-        # A reference comes from a server without faults.
-        argv += [word for fault in conf.faults for word in ("--fault", fault)]
+    if label != REFERENCE:
+        argv += fault_words(conf.faults, index + 1)
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)
     session.run.evidence.servers.append(server_facts(label, argv, env, tuple(flags.env), session.run.scrubber))
-    phase = session.run.evidence.timeline.begin(f"server.start {label}")
     process = ServerProcess(argv, env, session.run / f"server-{label}.log")
     host = "127.0.0.1" if conf.host in ("0.0.0.0", "::") else conf.host
-    server = Server(control(session, f"http://{host}:{port}"), name, process)
-    try:
-        seconds = process.wait_ready(server.control, conf.start_timeout_s)
-    except BaseException:
-        stop_server(session, server)
-        raise
+    return Server(control(session, f"http://{host}:{port}", title), name, process, title)
+
+
+def _await(session: Session, server: Server, label: str) -> None:
+    phase = session.run.evidence.timeline.begin(f"server.start {label}")
+    if server.process is None:
+        raise VerificationError(f"{label}: a server that this run did not start is not waited for")
+    seconds = server.process.wait_ready(server.control, session.conf.server.start_timeout_s)
     phase.end()
-    session.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=process.pid)
-    return server
+    session.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=server.process.pid)
 
 
 def stop_server(session: Session, server: Server) -> None:
@@ -130,15 +181,19 @@ def served_name(session: Session) -> str:
     return session.conf.server.served_model_name or session.conf.model.name
 
 
-def attach(session: Session) -> Server:
-    """The server to attach to; VerificationError when an earlier attempt of this run left it half done."""
+def attach(session: Session) -> tuple[Server, ...]:
+    """The servers to attach to; VerificationError when an earlier attempt of this run left them half done."""
     if before := left_half_done(session.run.path):
         raise VerificationError(
             f"{before.name} had begun a transaction on this server and was ended: what it holds is not known; "
             "restart the server, then run again in another directory"
         )
-    session.run.evidence.servers.append(server_facts("attached", None, {}, (), session.run.scrubber))
-    return Server(control(session, str(session.conf.server.base_url)), served_name(session))
+    conf = session.conf.server
+    addresses = list(conf.base_urls) or [str(conf.base_url)]
+    for _ in addresses:
+        session.run.evidence.servers.append(server_facts("attached", None, {}, (), session.run.scrubber))
+    pairs = zip(addresses, server_titles(vars(conf)), strict=True)
+    return tuple(Server(control(session, url, title), served_name(session), None, title) for url, title in pairs)
 
 
 def owned(session: Session) -> bool:
@@ -152,14 +207,38 @@ def scripted(session: Session) -> bool:
 
 
 def on_this_machine(session: Session) -> bool:
-    """Whether the server runs on this machine, as far as its address tells."""
-    host = urlsplit(str(session.conf.server.base_url)).hostname if not owned(session) else "127.0.0.1"
-    return host in ("127.0.0.1", "localhost", "::1", os.uname().nodename)
+    """Whether a server of the run is on this machine, as far as its address tells."""
+    conf, here = session.conf.server, ("127.0.0.1", "localhost", "::1", os.uname().nodename)
+    addresses = list(conf.base_urls) or [str(conf.base_url)]
+    return owned(session) or any(urlsplit(url).hostname in here for url in addresses)
 
 
-def expect_same_instance(session: Session) -> None:
+def expect_same_instances(session: Session) -> None:
+    """VerificationError when one of the servers is answered for by another process than the one that was examined."""
+    for replica in session.need("fleet").replicas:
+        try:
+            expect_same_instance(replica)
+            expect_same_label(session, replica)
+        except VstError as error:
+            raise named(error, replica.server.title) from error
+
+
+def note_labels(session: Session) -> None:
+    """Remember the weight version of every server: until this run's next update it must not move."""
+    session.labels = {one.server.title: read_label(one.server.control) for one in session.need("fleet").replicas}
+
+
+def expect_same_label(session: Session, replica: Replica) -> None:
+    """VerificationError when the weight version moved by itself; nothing is known of it after an update that failed."""
+    title = replica.server.title
+    before = replica.facts.weight_version if session.labels is None else session.labels.get(title)
+    if before is not None and (found := read_label(replica.server.control)) != before:
+        raise LabelMoved(before, found)
+
+
+def expect_same_instance(replica: Replica) -> None:
     """VerificationError when another process answers than the one that was examined."""
-    facts, server = session.need("facts"), session.need("server")
+    facts, server = replica.facts, replica.server
     if server.process is not None and not server.process.alive:
         raise TransportError(f"the server's process has ended; see {server.process.log.name}")
     found = read_start_time(server.control)
@@ -169,8 +248,11 @@ def expect_same_instance(session: Session) -> None:
 
 def examine(session: Session, server: Server) -> ServerFacts:
     """What the server says of itself, once, with the time that this takes."""
-    session.progress.say("asking the server what it is")
-    facts = read_facts(server.control)
+    session.progress.say(f"asking {server.title or 'the server'} what it is")
+    try:
+        facts = read_facts(server.control)
+    except VstError as error:
+        raise named(error, server.title) from error
     session.run.event("facts", version=facts.version, world_size=facts.world_size, label=facts.weight_version)
     return facts
 
@@ -179,22 +261,30 @@ def close(session: Session) -> None:
     """End everything that this run started; an attached server is left as it is."""
     if session.publisher is not None:
         session.publisher.stop()
-    if session.server is not None:
-        stop_server(session, session.server)
-    if session.lock is not None:
-        session.lock.release()
+    for seat in session.seats:
+        seat.control.close()
+    for server in session.servers:
+        stop_server(session, server)
+    for lock in session.locks:
+        lock.release()
 
 
 def same_check(session: Session) -> Check:
-    """``server.same``: the process that was examined is the one that answers at the end."""
-    expected = session.need("facts").instance.to_json()
+    """``server.same``: the processes that were examined are those that answer at the end, and nobody else updated them.
+    """
+    return over_all([(one.server.title, _same(session, one)) for one in session.need("fleet").replicas])
+
+
+def _same(session: Session, replica: Replica) -> Check:
+    expected = replica.facts.instance.to_json()
     try:
-        expect_same_instance(session)
+        expect_same_instance(replica)
+        expect_same_label(session, replica)
     except VerificationError as error:
         return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
     except TransportError as error:
         return Check("server.same", Outcome.ERROR, expected=expected, reason=str(error))
-    return unchanged_check(session.need("facts").instance, session.need("server").process is not None)
+    return unchanged_check(replica.facts.instance, replica.server.process is not None)
 
 
 def unchanged_check(instance: Instance, owned_process: bool) -> Check:

@@ -1,7 +1,8 @@
-"""What one run holds: its configuration and directory, the server, the publisher, and the records taken so far."""
+"""What one run holds: its configuration and directory, the servers, the publisher, and the records taken so far."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,15 +10,16 @@ from typing import Any, Protocol
 from vst.checkpoint.manifest import Manifest
 from vst.config import VstConf
 from vst.errors import VerificationError
+from vst.lanes.fleet import Fleet
+from vst.lanes.fleet import Server as Server
+from vst.load.generator import Load
 from vst.oracle.probes import ProbeSet
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference
 from vst.provenance.rundir import RunDir
-from vst.server.client import ControlPlane
 from vst.server.facts import ServerFacts
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
-from vst.server.process import ServerProcess
 from vst.transfer.publisher import Publisher
 
 
@@ -29,28 +31,25 @@ class Progress(Protocol):
     def bytes(self, what: str, done: int, total: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class Server:
-    """A server that can be asked: the control plane, how it was started if we did, and the log of that."""
-
-    control: ControlPlane
-    name: str
-    process: ServerProcess | None = None
-
-
 @dataclass
 class Session:
-    """The state of one run; lanes fill it in the order in which they need it."""
+    """The state of one run; lanes fill it in the order in which they need it.
+
+    ``servers`` are those that can be asked, ``seats`` all places of them that answer by themselves (each server, or
+    each data-parallel rank), ``fleet`` the servers once they were examined. ``loads`` are told what is done to the
+    servers, ``watchers`` hear what the publisher reports, and ``detours`` are the addresses by which the publisher
+    calls servers instead of their own.
+    """
 
     conf: VstConf
     run: RunDir
     progress: Progress
     manifests: dict[str, Manifest] = field(default_factory=dict)
     manifest_files: dict[str, Path] = field(default_factory=dict)
-    server: Server | None = None
-    facts: ServerFacts | None = None
-    lifecycle: Lifecycle | None = None
-    lock: ServerLock | None = None
+    servers: tuple[Server, ...] = ()
+    seats: tuple[Server, ...] = ()
+    fleet: Fleet | None = None
+    locks: list[ServerLock] = field(default_factory=list)
     publisher: Publisher | None = None
     joined: bool = False
     probes: ProbeSet | None = None
@@ -59,7 +58,31 @@ class Session:
     reference: Reference | None = None
     transactions: int = 0
     label: str | None = None
+    labels: dict[str, str | None] | None = None
     covered: dict[str, Any] | None = None
+    loads: list[Load] = field(default_factory=list)
+    watchers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
+    detours: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def server(self) -> Server | None:
+        """The first server: the only one of most runs."""
+        return self.servers[0] if self.servers else None
+
+    @property
+    def seat(self) -> Server | None:
+        """The first seat, which is asked where one answer is enough."""
+        return self.seats[0] if self.seats else None
+
+    @property
+    def facts(self) -> ServerFacts | None:
+        """What the first server said of itself."""
+        return self.fleet.replicas[0].facts if self.fleet else None
+
+    @property
+    def lifecycle(self) -> Lifecycle | None:
+        """The first server's state; what moves all servers is the fleet."""
+        return self.fleet.replicas[0].lifecycle if self.fleet else None
 
     def need(self, name: str) -> Any:
         """A part of the session that an earlier lane must have filled; VerificationError when it has not."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from vst.lanes.asking import vocab_size
 from vst.lanes.servers import api_key
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.load.expected import Expected, learn
 from vst.load.findings import Policy
 from vst.load.generator import Limits, Load
 from vst.load.log import LoadLog, read_log
 from vst.load.workload import Pace, Target, Workload, make_workload
+from vst.server.client import RANK_HEADER
 
 
 def workload(session: Session) -> Workload:
@@ -34,13 +35,17 @@ def policy(session: Session) -> Policy:
     return Policy(tuple(conf.refused), conf.aborted, conf.spanning, conf.settle_s)
 
 
-def make_load(session: Session, name: str, pace: Pace | None = None, rank: int | None = None) -> Load:
+def make_load(
+    session: Session, name: str, pace: Pace | None = None, rank: int | None = None, seat: Server | None = None
+) -> Load:
     """A load on the server under test, not started yet; it writes ``load-<name>.jsonl``.
 
-    ``pace`` replaces the one of the configuration; ``rank`` addresses one data-parallel rank.
+    ``pace`` replaces the one of the configuration; ``rank`` addresses one data-parallel rank; ``seat`` is one of
+    several servers or ranks.
     """
-    conf, server = session.conf.load, session.need("server")
-    headers = {} if rank is None else {"X-data-parallel-rank": str(rank)}
+    conf, server = session.conf.load, seat or session.need("server")
+    rank = server.control.rank if rank is None else rank
+    headers = {} if rank is None else {RANK_HEADER: str(rank)}
     target = Target(server.control.base_url, server.name, api_key(session), headers)
     declared = Pace(conf.concurrency, conf.rate_per_s, conf.max_in_flight, conf.max_requests)
     limits = Limits(conf.request_s, conf.load_s)

@@ -14,11 +14,13 @@ from typing import Any
 
 from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
-from vst.lanes.sending import join
-from vst.lanes.servers import RestartedServer, expect_same_instance
+from vst.lanes.fleet import Fleet
+from vst.lanes.sending import join, leave
+from vst.lanes.servers import RestartedServer, expect_same_instances, note_labels
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline
+from vst.server.lifecycle import Lifecycle
 from vst.server.states import IllegalMove
 from vst.transfer.plan import PushPlan, Sent
 from vst.transfer.publisher import PublisherFailed
@@ -26,16 +28,22 @@ from vst.transfer.wire import cut
 from vst.verdict import Check, Outcome
 
 FORMAT = "vst-weight-update/1"
+CLAIMS = {"checkpoint": "B", "model": "A"}
+"""What a record or a load calls the content of each role."""
 
 
 @dataclass(frozen=True)
 class Push:
-    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role."""
+    """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role.
+
+    ``seconds`` slows the push down to last about so long, where it would be over sooner.
+    """
 
     role: str
     other: str | None = None
     from_other: tuple[str, ...] = ()
     purpose: str = "transition"
+    seconds: float | None = None
 
 
 class TransactionFailed(VstError):
@@ -78,9 +86,9 @@ def make_label(manifest: Manifest, number: int, control: bool) -> str:
 
 
 def transact(session: Session, push: Push) -> Sent:
-    """Pause, reset, run one transaction, reset and resume.
+    """Pause, reset, run one transaction, reset and resume: on every server of the run.
 
-    Writes ``weight-update-<n>.json`` in every case. Raises TransactionFailed, with the server tainted.
+    Writes ``weight-update-<n>.json`` in every case. Raises TransactionFailed, with every server tainted.
     """
     return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", _around)
 
@@ -88,6 +96,15 @@ def transact(session: Session, push: Push) -> Sent:
 def push_here(session: Session, push: Push) -> Sent:
     """One transaction as a step of a chain, which has brought the server where it is legal; else as ``transact``."""
     return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", partial(_bare, move="push"))
+
+
+def restore(session: Session, push: Push) -> Sent:
+    """The way out of a failed transaction: pause what was given up, reset, push, reset and resume.
+
+    A server that was started anew meanwhile goes along. The servers are reported as tainted until their answers were
+    compared and the lifecycle's ``verify`` was called. Raises TransactionFailed as ``transact`` does.
+    """
+    return _transaction(session, push, f"weight-update-{session.transactions + 1}.json", _restoring)
 
 
 def publish_only(session: Session, push: Push) -> Sent:
@@ -114,11 +131,13 @@ def _transaction(session: Session, push: Push, file: str, moves: Callable[[Sessi
     }
     session.run.write(file, record)
     try:
-        expect_same_instance(session)
+        expect_same_instances(session)
+        session.labels = {}
         begun = steps.begin("join")
         join(session)
         steps.end(begun)
         sent = moves(session, push, label, steps)
+        note_labels(session)
     except VstError as error:
         _give_up(session, error)
         failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
@@ -136,42 +155,67 @@ def _transaction(session: Session, push: Push, file: str, moves: Callable[[Sessi
 
 
 def _bare(session: Session, push: Push, label: str, steps: Steps, move: str) -> Sent:
-    lifecycle = session.need("lifecycle")
-    lifecycle.begin_push(push.role, move)
+    fleet: Fleet = session.need("fleet")
+    fleet.each(lambda lifecycle: lifecycle.begin_push(push.role, move))
     sent = _push(session, push, label, steps)
-    lifecycle.end_push(_content(push))
+    fleet.each(lambda lifecycle: lifecycle.end_push(_content(push)))
     return sent
 
 
 def _around(session: Session, push: Push, label: str, steps: Steps) -> Sent:
-    lifecycle = session.need("lifecycle")
-    for name, move in (
-        ("pause", lambda: lifecycle.pause(session.conf.lane.pause_mode)),
-        ("reset", lifecycle.reset_caches),
-    ):
-        begun = steps.begin(name)
-        move()
-        steps.end(begun)
+    mode, claim = session.conf.lane.pause_mode, CLAIMS[push.role]
+    _mark(session, "pausing", mode=mode)
+    _step(session, steps, "pause", lambda lifecycle: lifecycle.pause(mode))
+    _mark(session, "paused")
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _mark(session, "push_begin", claim=claim)
     sent = _bare(session, push, label, steps, "push")
-    for name, move in (("reset", lifecycle.reset_caches), ("resume", lifecycle.resume)):
-        begun = steps.begin(name)
-        move()
-        steps.end(begun)
+    _mark(session, "push_end", claim=claim)
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _mark(session, "resuming")
+    _step(session, steps, "resume", lambda lifecycle: lifecycle.resume())
+    _mark(session, "resumed")
     return sent
 
 
+def _restoring(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+    mode = session.conf.lane.pause_mode
+    _step(session, steps, "recover", lambda one: one.begin_recovery() if one.state == "tainted" else one.pause(mode))
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    sent = _bare(session, push, label, steps, "push")
+    _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
+    _step(session, steps, "resume", lambda lifecycle: lifecycle.resume())
+    return sent
+
+
+def _mark(session: Session, what: str, **fields: Any) -> None:
+    for load in session.loads:
+        load.mark(what, **fields)
+
+
+def _step(session: Session, steps: Steps, name: str, move: Callable[[Lifecycle], None]) -> None:
+    begun = steps.begin(name)
+    session.need("fleet").each(move)
+    steps.end(begun)
+
+
 def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
-    begun = steps.begin("push")
+    begun, total = steps.begin("push"), session.manifests[push.role].total_bytes
     plan = PushPlan(
         manifest=str(session.manifest_files[push.role]),
         label=label,
         other=str(session.manifest_files[push.other]) if push.other else None,
         from_other=push.from_other,
-        rate_limit=session.conf.transfer.rate_limit_bytes_per_s,
+        rate_limit=_rate(session, push, total),
     )
-    sent: Sent = session.need("publisher").push(plan, session.manifests[push.role].total_bytes)
+    sent: Sent = session.need("publisher").push(plan, total)
     steps.end(begun)
     return sent
+
+
+def _rate(session: Session, push: Push, total: int) -> float | None:
+    wanted = [session.conf.transfer.rate_limit_bytes_per_s, total / push.seconds if push.seconds else None]
+    return min((rate for rate in wanted if rate), default=None)
 
 
 def _buckets(session: Session, push: Push) -> int | None:
@@ -187,20 +231,17 @@ def _content(push: Push) -> str:
 
 
 def _give_up(session: Session, error: VstError) -> None:
-    """Nothing is undone: without a change the server is left as it is, after one it is tainted."""
-    lifecycle = session.need("lifecycle")
+    """Nothing is undone: without a change the servers are left as they are, after one all are tainted."""
+    fleet: Fleet = session.need("fleet")
     if isinstance(error, IllegalMove):
         return
     changed = not isinstance(error, PublisherFailed) or error.changed
-    if session.publisher is not None:
-        # Another push begins with a new process, which joins anew.
-        session.publisher.stop()
-        session.publisher, session.joined = None, False
-    if changed or lifecycle.state != "serving":
-        lifecycle.taint(str(error), restart_needed(error, lifecycle.recovering))
+    leave(session)
+    if changed or fleet.state != "serving":
+        fleet.taint(str(error), restart_needed(error, fleet.recovering, len(fleet.replicas)))
 
 
-def restart_needed(error: BaseException, recovering: bool) -> str | None:
+def restart_needed(error: BaseException, recovering: bool, servers: int = 1) -> str | None:
     """Why only a restart helps after this failure, None where a full push may.
 
     No engine rolls back, and an update that was left open refuses every later start (vLLM 0.28 and later).
@@ -213,6 +254,8 @@ def restart_needed(error: BaseException, recovering: bool) -> str | None:
         return "the update may have been left open: the start was sent and its answer is not known"
     if error.phase == "start" and recovering:
         return "it refuses to start an update: the failed one was left open"
+    if error.phase == "start" and servers > 1:
+        return "the update may have been left open: a server of the group refused it, and which had begun is not known"
     return "the update was left open: its finish did not succeed" if error.phase == "finish" else None
 
 
@@ -233,8 +276,8 @@ def _phase(error: VstError) -> dict[str, Any]:
 
 
 def _state(session: Session) -> dict[str, Any]:
-    lifecycle = session.need("lifecycle")
-    return {"state": lifecycle.state, "holds": lifecycle.holds}
+    fleet: Fleet = session.need("fleet")
+    return {"state": fleet.state, "holds": fleet.holds}
 
 
 def answers_check(error: VstError | None) -> Check:

@@ -7,12 +7,14 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes import controls
-from vst.lanes.asking import take
+from vst.lanes.asking import take_each
 from vst.lanes.cache import CacheProbe
+from vst.lanes.fleet import Replica, over_all
+from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
-from vst.oracle.compare import difference, looks_like
+from vst.oracle.compare import difference
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, comparable_facts, differing
 from vst.transfer.plan import Sent
@@ -30,12 +32,13 @@ class Found:
     back: list[dict[str, Any]] = field(default_factory=list)
     labels: list[dict[str, Any]] = field(default_factory=list)
     cold: list[dict[str, Any]] = field(default_factory=list)
+    seats: list[dict[str, Any]] = field(default_factory=list)
     final: dict[str, Any] | None = None
     controls: list[Check] = field(default_factory=list)
 
     @property
     def good(self) -> bool:
-        judged = [*self.to_b, *self.back, *([self.final] if self.final else [])]
+        judged = [*self.to_b, *self.back, *([self.final] if self.final else []), *self.seats]
         return self.failure is None and self.broken is None and all(one["equal"] for one in judged)
 
 
@@ -61,8 +64,13 @@ def run_transition(session: Session, reference: Reference) -> LaneVerdict:
 
 
 def comparable_check(session: Session, reference: Reference) -> Check:
-    """``reference.comparable``: the cold server and the one under test were started alike."""
-    apart = differing(reference.facts, comparable_facts(session.need("facts")))
+    """``reference.comparable``: the cold server and those under test were started alike."""
+    replicas = session.need("fleet").replicas
+    return over_all([(one.server.title, _comparable(session, reference, one)) for one in replicas])
+
+
+def _comparable(session: Session, reference: Reference, replica: Replica) -> Check:
+    apart = differing(reference.facts, comparable_facts(replica.facts))
     if reference.record.probes != session.need("probes").digest:
         apart["probes"] = (reference.record.probes, session.need("probes").digest)
     expected = "the same flags, environment and versions"
@@ -96,7 +104,7 @@ def _cycles(session: Session, cold_b: Record, found: Found) -> None:
         ):
             session.progress.say(f"cycle {cycle} of {session.conf.lane.cycles}: to {claim}")
             out.append(_arrive(session, Push(role), claim, f"{role}-cycle-{cycle}", expected, previous, found))
-            if not out[-1]["equal"]:
+            if not found.good:
                 return
 
 
@@ -110,23 +118,30 @@ def _finally(session: Session, cold_b: Record, found: Found) -> None:
 def _arrive(
     session: Session, push: Push, claim: str, name: str, expected: Record, previous: Record, found: Found
 ) -> dict[str, Any]:
-    """Push, then look: first at the cache, then at all probes, then at the label."""
-    cache = CacheProbe(session)
-    cache.seed()
+    """Push, then look: first at the caches, then at all probes, then at the labels. The result is the first seat's."""
+    caches = [CacheProbe(session, seat) for seat in session.seats]
+    for cache in caches:
+        cache.seed()
     found.sent.append(transact(session, push))
-    found.cold.append(cache.ask_again())
-    record = take(session, session.need("server"), claim, name)
-    floor = session.need("floor")
-    apart = difference(record, expected, floor)
-    label = session.need("server").control.get("/weight_info")
-    got = label.get("weight_version") if isinstance(label, dict) else None
-    found.labels.append({"expected": session.label, "observed": got, "content": apart.equal})
-    result = {**apart.to_json(), "record": f"record-{name}.json", "looks_like": ""}
-    if apart.equal:
-        session.need("lifecycle").verify()
-    else:
-        result["looks_like"] = looks_like(record, expected, previous, floor)
-    return result
+    found.cold += [cache.ask_again() for cache in caches]
+    results = arrived(session, take_each(session, claim, name), name, expected, previous)
+    found.seats += results
+    found.labels += _labels(session, results)
+    if all(one["equal"] for one in results):
+        session.need("fleet").each(lambda lifecycle: lifecycle.verify())
+    return {key: value for key, value in results[0].items() if key != "seat"}
+
+
+def _labels(session: Session, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The label of every server beside whether all its seats have the content."""
+    replicas = session.need("fleet").replicas
+    each, found = len(results) // len(replicas), []
+    for number, replica in enumerate(replicas):
+        label = replica.server.control.get("/weight_info")
+        got = label.get("weight_version") if isinstance(label, dict) else None
+        content = all(one["equal"] for one in results[number * each : (number + 1) * each])
+        found.append({"expected": session.label, "observed": got, "content": content})
+    return found
 
 
 def judge(session: Session, found: Found) -> list[Check]:
@@ -135,6 +150,7 @@ def judge(session: Session, found: Found) -> list[Check]:
     checks = [completed_check(found.sent, found.failure), answers_check(found.broken)]
     checks.append(arrival_check("transition.to_b", found.to_b, cycles, "equals the cold reference of B", floor))
     checks.append(arrival_check("transition.back", found.back, cycles, "equals the first record of A", floor))
+    checks += seat_checks(session, found.seats, 2 * cycles + 1)
     checks.append(label_check(found.labels))
     checks.append(
         cold_check(found.cold, session.conf.server.capabilities.cached_tokens, session.conf.server.capabilities.reason)

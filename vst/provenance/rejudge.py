@@ -16,8 +16,10 @@ import yaml
 
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
+from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
 from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
+from vst.lanes.seats import EACH, each_check, judge_seats
 from vst.lanes.transition import arrival_check, cold_check, label_check
 from vst.oracle.compare import difference, looks_like, spread
 from vst.oracle.record import Record
@@ -27,6 +29,7 @@ from vst.provenance.links import REFERENCE
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
 from vst.server.plan import parse_all
+from vst.server.seats import seat_name, seat_titles, server_titles
 from vst.verdict import Check, Outcome
 
 Stored = Mapping[str, Any]
@@ -80,12 +83,14 @@ class Judge:
         self._bundle = bundle
         content = self._config = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
         self._lane: Mapping[str, Any] = content.get("lane") or {}
-        self._capabilities: Mapping[str, Any] = (content.get("server") or {}).get("capabilities") or {}
-        self._firsts = [self.record(name) for name in self._numbered("record-model-")]
-        found = spread(self._firsts) if len(self._firsts) > 1 else None
-        self._spread = found
-        sure = found is not None and not found.non_finite and not found.token_changes
-        self.floor = found.largest if found is not None and sure else None
+        server = content.get("server") or {}
+        self._capabilities: Mapping[str, Any] = server.get("capabilities") or {}
+        self._titles, self._servers = seat_titles(server), len(server_titles(server))
+        self._seats = [self._first_records(seat) for seat in range(len(self._titles))]
+        self._firsts = self._seats[0]
+        self._spreads = [spread(records) for records in self._seats] if len(self._firsts) > 1 else []
+        sure = self._spreads and not any(found.non_finite or found.token_changes for found in self._spreads)
+        self.floor = max(found.largest for found in self._spreads) if sure else None
 
     def again(self, lane: str, name: str, stored: Stored) -> Check | None:
         """The check as it comes out now; None for one that no record speaks of."""
@@ -93,6 +98,8 @@ class Judge:
             return self._control(name.removeprefix("control."), stored)
         if lane == "L4" and name in IDS:
             return self._lifecycle[name]
+        if name == EACH and stored["observed"] is not None:
+            return self._each(lane, stored)
         judges = {
             "oracle.repeatable": self._repeatable,
             "oracle.finite": self._finite,
@@ -117,6 +124,10 @@ class Judge:
         numbers = [number for name in names if (number := name[len(prefix) : -len(".json")]).isdigit()]
         return [f"{prefix}{number}.json" for number in sorted(numbers, key=int)]
 
+    def _first_records(self, seat: int) -> list[Record]:
+        names = [name.removeprefix("record-").removesuffix(".json") for name in self._numbered("record-model-")]
+        return [self.record(f"record-{seat_name(name, seat)}.json") for name in names]
+
     def _need_floor(self) -> float:
         if self.floor is None:
             raise VerificationError("the records of A give no noise floor")
@@ -129,12 +140,41 @@ class Judge:
         return self._firsts[0]
 
     def _repeatable(self, stored: Stored) -> Check:
-        if self._spread is None:
+        if not self._spreads:
             raise VerificationError("record-model-1.json or record-model-2.json is missing")
-        return repeatable_check(self._spread)
+        found = zip(self._titles, self._spreads, strict=True)
+        return over_all([(title, repeatable_check(one)) for title, one in found])
 
     def _finite(self, stored: Stored) -> Check:
-        return finite_check([self._first, *self._firsts[1:]])
+        if not self._firsts:
+            raise VerificationError("record-model-1.json is missing")
+        seats = zip(self._titles, self._seats, strict=True)
+        return over_all([(title, finite_check(records)) for title, records in seats])
+
+    def _each(self, lane: str, stored: Stored) -> Check | None:
+        """Every seat after every arrival of a lane, from its records."""
+        results: list[dict[str, Any]] = []
+        arrivals = self._arrivals_of(lane)
+        for name, expected, previous in arrivals:
+            if len(results) < len(stored["observed"]):
+                names = [f"record-{seat_name(name, seat)}.json" for seat in range(len(self._titles))]
+                records = [self.record(file) for file in names]
+                results += judge_seats(self._titles, records, name, expected, previous, self._need_floor())
+        return each_check(results, len(arrivals) * len(self._titles), self.floor)
+
+    def _arrivals_of(self, lane: str) -> list[tuple[str, Record, Record]]:
+        """The arrivals of a lane in order, each with what it must equal and what was there before."""
+        first = self._first
+        if lane == "L1":
+            return [("model-1", first, first)]
+        if lane == "L2":
+            return [(f"identity-{number}", first, first) for number in range(1, int(self._lane["identities"]) + 1)]
+        cold = self.record(REFERENCE)
+        states = {"checkpoint": (cold, first), "model": (first, cold)}
+        cycles = range(1, int(self._lane["cycles"]) + 1)
+        names = [(role, f"{role}-cycle-{cycle}") for cycle in cycles for role in ("checkpoint", "model")]
+        names.append((str(self._lane["final"]), f"{self._lane['final']}-final"))
+        return [(name, *states[role]) for role, name in names]
 
     def _identity(self, stored: Stored) -> Check:
         count = len(stored["observed"])
@@ -182,12 +222,16 @@ class Judge:
         return label_check(list(stored["observed"]))
 
     def _flags(self) -> Iterator[bool]:
-        """Whether each arrival in order, to B and back in every cycle and then the last, was the right content."""
-        order = [name for pair in zip(self._cycles("checkpoint"), self._cycles("model"), strict=True) for name in pair]
-        for name in [*order, f"record-{self._lane['final']}-final.json"]:
-            if name in self._bundle.files:
-                expected = self.record(REFERENCE) if name.startswith("record-checkpoint") else self._first
-                yield difference(self.record(name), expected, self._need_floor()).equal
+        """Whether each arrival in order, to B and back in every cycle and then the last, was the right content: of
+        every server, all of whose seats have it.
+        """
+        ranks = len(self._titles) // self._servers
+        for name, expected, _ in self._arrivals_of("L3"):
+            if f"record-{name}.json" not in self._bundle.files:
+                continue
+            names = [f"record-{seat_name(name, seat)}.json" for seat in range(len(self._titles))]
+            equal = [difference(self.record(file), expected, self._need_floor()).equal for file in names]
+            yield from (all(equal[at : at + ranks]) for at in range(0, len(equal), ranks))
 
     def _cold(self, stored: Stored) -> Check:
         declared, reason = bool(self._capabilities["cached_tokens"]), self._capabilities.get("reason")

@@ -16,7 +16,7 @@ from vst.selftest.checkpoint import Checkpoint
 from vst.selftest.engine import MODES, Engine
 from vst.selftest.generation import BadRequest
 from vst.selftest.options import Options
-from vst.selftest.replica import TAGS, Broken, Memory, Replica
+from vst.selftest.replica import CACHED_BLOCKS, TAGS, Broken, Memory, Replica
 from vst.selftest.transfer import Receiver
 
 EXIT_AFTER_S = 0.5
@@ -28,12 +28,12 @@ class Double:
 
     def __init__(self, options: Options, checkpoint: Checkpoint) -> None:
         self.options, self.checkpoint = options, checkpoint
-        memory = Memory(options.weights_bytes, options.kv_bytes)
+        memory = Memory(options.weights_bytes, options.kv_bytes, CACHED_BLOCKS if options.prefix_caching else 0)
         self.replicas = [
             Replica(number, checkpoint.shape, checkpoint.tensors, options.ranks, memory, options.faults)
             for number in range(options.replicas)
         ]
-        self.engines = [Engine(replica, options.faults, self._died) for replica in self.replicas]
+        self.engines = [Engine(replica, options.faults, self._died, options.step_s) for replica in self.replicas]
         self.receiver = Receiver(self.replicas)
         self.breaking = Breaking(options.faults, lambda: self.served)
         self.label = "default"

@@ -40,11 +40,11 @@ class Asked:
     min_tokens: int
 
 
-def read(body: Any, limit: int, vocab: int, eos: int | None) -> Asked:
+def read(body: Any, limit: int, vocab: int, eos: int | None, text: bool = True) -> Asked:
     """The parameters in a completion's body; BadRequest says what is wrong."""
     if not isinstance(body, Mapping):
         raise BadRequest("the body is no JSON object")
-    prompt = _prompt(body.get("prompt"), vocab)
+    prompt = _prompt(body.get("prompt"), vocab, text)
     wanted = int(body.get("max_tokens") or DEFAULT_TOKENS)
     if not prompt or len(prompt) + wanted > limit:
         raise BadRequest(f"{len(prompt)} prompt tokens and {wanted} more: must be from 1 to {limit} in all")
@@ -68,8 +68,8 @@ def read(body: Any, limit: int, vocab: int, eos: int | None) -> Asked:
     )
 
 
-def _prompt(value: Any, vocab: int) -> tuple[int, ...]:
-    if isinstance(value, str):
+def _prompt(value: Any, vocab: int, text: bool) -> tuple[int, ...]:
+    if isinstance(value, str) and text:
         return tuple(value.encode())
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
         value = value[0]

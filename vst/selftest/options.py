@@ -28,9 +28,11 @@ class Options:
     backend: str
     cached_tokens: bool
     prefix_caching: bool
+    text: bool
     vllm: str
     weights_bytes: int
     kv_bytes: int
+    step_s: float
     faults: tuple[Fault, ...]
 
 
@@ -49,9 +51,11 @@ def read(argv: Sequence[str]) -> Options:
         backend=str(transfer["backend"]),
         cached_tokens=args.enable_prompt_tokens_details,
         prefix_caching=not args.no_enable_prefix_caching,
+        text=not args.skip_tokenizer_init,
         vllm=args.vllm_version,
         weights_bytes=round(args.weights_mib * MIB),
         kv_bytes=round(args.kv_mib * MIB),
+        step_s=args.step_ms / 1000,
         faults=tuple(parse(text) for text in args.fault),
     )
 
@@ -67,10 +71,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--max-model-len", type=int, default=512)
     parser.add_argument("--weight-transfer-config", default='{"backend": "vst_gloo"}')
     parser.add_argument("--enable-prompt-tokens-details", action="store_true")
+    parser.add_argument("--skip-tokenizer-init", action="store_true", help="prompts are token ids only")
     parser.add_argument("--no-enable-prefix-caching", action="store_true")
     parser.add_argument("--vllm-version", default="0.32.0", help="the version whose double this is")
     parser.add_argument("--weights-mib", type=float, default=32, help="what each rank's weights take at least")
     parser.add_argument("--kv-mib", type=float, default=32, help="what each replica's KV cache takes")
+    parser.add_argument("--step-ms", type=float, default=0, help="what each token of all requests takes at least")
     parser.add_argument("--fault", action="append", default=[], help="a fault as a JSON object; may be repeated")
     return parser
 

@@ -26,10 +26,11 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Memory:
-    """The least bytes that weights (of each rank) and KV cache take."""
+    """The least bytes that weights (of each rank) and KV cache take, and the blocks that the prefix cache keeps."""
 
     weights: int
     kv_cache: int
+    blocks: int
 
 
 class Replica:
@@ -47,7 +48,7 @@ class Replica:
         self.number, self.shape, self._faults = number, shape, tuple(faults)
         self.ranks = [RankWeights(tensors, ranks, rank, memory.weights) for rank in range(ranks)]
         self.kv = Arena(memory.kv_cache)
-        self.cache = PrefixCache(CACHED_BLOCKS)
+        self.cache = PrefixCache(memory.blocks)
         self.runtime: dict[str, Tensor] = {}
         self.updates = 0
         self.served = 0

@@ -104,7 +104,8 @@ class Handler(BaseHTTPRequestHandler):
         double.between_requests()
         double.breaking.at(call.path, number, "before", engine.replica.number)
         options, config = double.options, double.checkpoint.config
-        asked = read(call.body, options.max_model_len, double.checkpoint.shape.vocab, config.get("eos_token_id"))
+        limit, vocab = options.max_model_len, double.checkpoint.shape.vocab
+        asked = read(call.body, limit, vocab, config.get("eos_token_id"), options.text)
         wanted = call.body.get("model")
         if wanted not in (None, options.name):
             raise Answered(MISSING, {"error": {"message": f"The model `{wanted}` does not exist.", "code": MISSING}})

@@ -59,12 +59,12 @@ class Split:
 
 
 def server_devices(conf: VstConf, nodes: int) -> int:
-    """How many GPUs a server of ours needs on each of its nodes."""
+    """How many GPUs the servers of ours need on each node."""
     server = conf.server
     if server.kind != "gpu":
         return 0
     world = server.tensor_parallel_size * server.pipeline_parallel_size * server.data_parallel_size
-    return -(-world // (nodes if server.launch_prefix else 1))
+    return -(-world // (nodes if server.launch_prefix else 1)) * server.replicas
 
 
 def devices_needed(conf: VstConf, nodes: int) -> int:

@@ -22,6 +22,7 @@ from vst.server.deadline import Deadline
 
 BODY_EXCERPT = 500
 MAX_BODY_BYTES = 256 << 20
+RANK_HEADER = "X-data-parallel-rank"
 
 
 class Unreachable(TransportError):
@@ -71,7 +72,10 @@ def body_failure(body: Any) -> str | None:
 
 
 class ControlPlane:
-    """Calls to the server at ``base_url``; ``api_key`` travels in the Authorization header and nowhere else."""
+    """Calls to the server at ``base_url``; ``api_key`` travels in the Authorization header and nowhere else.
+
+    ``rank`` addresses one data-parallel rank: without it the server chooses who answers.
+    """
 
     def __init__(
         self,
@@ -79,6 +83,7 @@ class ControlPlane:
         api_key: str | None = None,
         timeout_s: float = 30.0,
         on_exchange: Callable[[Exchange], None] | None = None,
+        rank: int | None = None,
     ) -> None:
         problem = base_url_problem(base_url)
         if problem:
@@ -87,10 +92,15 @@ class ControlPlane:
             raise ConfigError("the key named by server.api_key_env has characters that no header can carry")
         self.base_url = base_url.rstrip("/")
         self.timeout_s = timeout_s
+        self.rank = rank
         self._tell = on_exchange
         self._key = api_key
         # One connection for each call: one that was kept can be closed by the server just when it is used again.
-        headers = {"Connection": "close", **({"Authorization": f"Bearer {api_key}"} if api_key else {})}
+        headers = {
+            "Connection": "close",
+            **({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+            **({RANK_HEADER: str(rank)} if rank is not None else {}),
+        }
         # The server is addressed as given: a proxy of the environment would judge another machine.
         self._http = httpx.Client(
             base_url=self.base_url, headers=headers, trust_env=False, timeout=timeout_s, verify=_tls()
@@ -98,6 +108,10 @@ class ControlPlane:
 
     def close(self) -> None:
         self._http.close()
+
+    def to_rank(self, rank: int) -> ControlPlane:
+        """The same server with every request addressed to one of its data-parallel ranks."""
+        return ControlPlane(self.base_url, self._key, self.timeout_s, self._tell, rank)
 
     def get(self, path: str, params: Mapping[str, Any] | None = None, timeout_s: float | None = None) -> Any:
         """The JSON body of a GET, or its text when it is not JSON."""

@@ -69,6 +69,12 @@ class ServerProcess:
     def alive(self) -> bool:
         return self._guard.poll() is None
 
+    def ended_within(self, seconds: float) -> bool:
+        """Whether the server has ended, or does so within ``seconds``."""
+        with suppress(subprocess.TimeoutExpired):
+            self._guard.wait(seconds)
+        return not self.alive
+
     def wait_ready(self, control: ControlPlane, timeout_s: float) -> float:
         """Wait until ``/health`` answers; returns the seconds it took, raises ServerDied with the log's end."""
         begun = time.monotonic()
@@ -85,6 +91,12 @@ class ServerProcess:
 
     def _story(self, what: str) -> str:
         return f"{what}; the end of {self.log.name}:\n{tail(self.log)}"
+
+    def kill(self) -> None:
+        """Kill every process of the server at once and at whatever they are, without a word to any of them."""
+        for member in descendants(self._guard.pid):
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
 
     def stop(self) -> None:
         """End the server: first the guard is asked, then whatever is left is killed."""

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -27,6 +28,7 @@ from vst.lifeline import die_with_parent
 from vst.provenance.imports import library_facts
 from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
 from vst.transfer import adapter
+from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
 from vst.transfer.ledger import Ledger
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
@@ -46,8 +48,8 @@ class Reports:
             self._out.write(json.dumps({"event": event, **fields}) + "\n")
             self._out.flush()
 
-    def exchange(self, exchange: Exchange) -> None:
-        self.say("http", **exchange.to_json())
+    def exchange(self, exchange: Exchange, server: str = "") -> None:
+        self.say("http", **exchange.to_json(), **({"server": server} if server else {}))
 
     def give_up(self, error: BaseException) -> NoReturn:
         """Report the failure and end the process, with whatever its threads are blocked in."""
@@ -72,39 +74,33 @@ def _kind(error: BaseException) -> str:
 
 
 class WeightSyncClient:
-    """vLLM's four-method client protocol over our control plane; the only place from which ``finish`` can be sent."""
+    """vLLM's four-method client protocol for the servers of a group; the only place from which ``finish`` can be
+    sent.
+    """
 
-    def __init__(self, http: ControlPlane, timeout_s: float, session: Session) -> None:
-        self._http = http
-        self._timeout_s = timeout_s
+    def __init__(self, control: GroupControl, session: Session) -> None:
+        self._control = control
         self._session = session
 
     def init_weight_transfer_engine(self, init_info: dict[str, Any]) -> None:
-        self._post("/init_weight_transfer_engine", {"init_info": init_info})
+        self._control.join(init_info)
 
     def start_weight_update(self) -> None:
         self._session.phase("start")
-        self._post("/start_weight_update")
+        self._control.post("/start_weight_update")
         self._session.phase("broadcast")
 
     def update_weights(self, update_info: Any) -> None:
-        self._post("/update_weights", {"update_info": update_info})
+        self._control.post("/update_weights", {"update_info": update_info})
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         label = self._session.complete()
         self._session.phase("finish")
-        self._post("/finish_weight_update", {"weight_version": label})
-
-    def _post(self, path: str, body: Any = None) -> None:
-        # The other thread may be inside the collective, waiting for a peer that will now never come.
-        try:
-            self._http.post(path, body, timeout_s=self._timeout_s)
-        except VstError as error:
-            self._session.reports.give_up(error)
+        self._control.post("/finish_weight_update", {"weight_version": label})
 
 
 class Session:
-    """One membership in one server's transfer group, and the pushes made through it."""
+    """One membership in one transfer group, and the pushes made through it."""
 
     def __init__(self, reports: Reports) -> None:
         self.reports = reports
@@ -121,8 +117,6 @@ class Session:
     def join(self, plan: JoinPlan) -> None:
         self.phase("join")
         layout = load_manifest(plan.layout)
-        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
-        http = ControlPlane(plan.base_url, key, plan.http_timeout_s, self.reports.exchange)
         self._layout, self._device = layout, plan.device
         if plan.device != "cpu":
             import torch
@@ -132,9 +126,18 @@ class Session:
         where = adapter.Rendezvous(
             plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
         )
-        client = WeightSyncClient(http, plan.http_timeout_s, self)
+        client = WeightSyncClient(self._control(plan), self)
         self._engine = adapter.join(where, client, adapter.make_source(meta, self._stream))
         self.reports.say("joined")
+
+    def _control(self, plan: JoinPlan) -> GroupControl:
+        key = os.environ.get(plan.api_key_env) if plan.api_key_env else None
+
+        def call(base_url: str, title: str) -> ControlPlane:
+            return ControlPlane(base_url, key, plan.http_timeout_s, partial(self.reports.exchange, server=title))
+
+        planes = [call(member.base_url, member.title) for member in plan.members]
+        return GroupControl(plan, planes, self.reports.give_up)
 
     def push(self, plan: PushPlan) -> None:
         if self._engine is None:
@@ -230,7 +233,7 @@ def serve(session: Session) -> None:
     for line in sys.stdin:
         command = json.loads(line)
         if command["do"] == "join":
-            session.join(JoinPlan(**command["plan"]))
+            session.join(JoinPlan.from_json(command["plan"]))
         elif command["do"] == "push":
             session.push(PushPlan.from_json(command["plan"]))
         else:

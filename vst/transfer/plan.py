@@ -10,28 +10,52 @@ PHASES = ("boot", "join", "start", "broadcast", "finish")
 
 
 @dataclass(frozen=True)
+class Member:
+    """One server of a transfer group: where it is called, how many workers it brings, and its name in messages.
+
+    ``title`` is empty for the only one.
+    """
+
+    base_url: str
+    workers: int
+    title: str = ""
+
+
+@dataclass(frozen=True)
 class JoinPlan:
-    """Where the group meets and how the server is called.
+    """Where the group meets and which servers belong to it.
 
     ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names
     the variable that holds the key.
     """
 
     layout: str
-
-    base_url: str
+    members: tuple[Member, ...]
     api_key_env: str | None
     backend: str
     master_address: str
     port: int
-    world_size: int
     bucket_bytes: int | None
     device: str
     timeout_s: float
     http_timeout_s: float
 
+    @property
+    def world_size(self) -> int:
+        """The size of the group: the sender, which is rank 0, and every worker of every server."""
+        return 1 + sum(member.workers for member in self.members)
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """The rank of each server's first worker; the workers of the servers follow one another."""
+        return tuple(1 + sum(one.workers for one in self.members[:index]) for index in range(len(self.members)))
+
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> JoinPlan:
+        return JoinPlan(**{**data, "members": tuple(Member(**member) for member in data["members"])})
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,20 @@ class PublisherFailed(TransportError):
 
 
 class Publisher:
-    """One publisher process; ``on_event`` hears everything that it reports, as dictionaries with an ``event``."""
+    """One publisher process; ``on_event`` hears everything that it reports, as dictionaries with an ``event``.
 
-    def __init__(self, deadlines: Deadlines, log: Path, on_event: Callable[[dict[str, Any]], None]) -> None:
-        self._deadlines = deadlines
+    ``prefix`` is put before its command line, for what starts a process in another way.
+    """
+
+    def __init__(
+        self,
+        deadlines: Deadlines,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+        prefix: tuple[str, ...] = (),
+    ) -> None:
+        self.deadlines = deadlines
+        self._prefix = prefix
         self._log = log
         self._tell = on_event
         self._process: subprocess.Popen[bytes] | None = None
@@ -81,6 +91,7 @@ class Publisher:
         self.phase = "boot"
         self.changed = False
         self.versions: dict[str, str] = {}
+        self._servers = 0
 
     @property
     def pid(self) -> int | None:
@@ -92,7 +103,7 @@ class Publisher:
 
     def start(self, env: Mapping[str, str]) -> None:
         """Start the process; it imports torch and vLLM while the caller does something else."""
-        command = [sys.executable, "-m", "vst.transfer.child", str(os.getpid())]
+        command = [*self._prefix, sys.executable, "-m", "vst.transfer.child", str(os.getpid())]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 command,
@@ -115,7 +126,9 @@ class Publisher:
         return self.versions
 
     def join(self, plan: JoinPlan) -> None:
+        """Meet the workers of every server of the plan: all of them join, or PublisherFailed and nothing is started."""
         self.wait_ready()
+        self._servers = len(plan.members)
         self._enter("join", 0)
         self._send({"do": "join", "plan": plan.to_json()})
         self._until("joined", 0)
@@ -142,7 +155,7 @@ class Publisher:
     def _enter(self, phase: str, nbytes: int) -> None:
         self.phase = phase
         self.changed = self.changed or phase in ("start", "broadcast", "finish")
-        self._until_time = time.monotonic() + self._deadlines.limit(phase, nbytes)
+        self._until_time = time.monotonic() + self.deadlines.limit(phase, nbytes)
 
     def _send(self, command: dict[str, Any]) -> None:
         if self._process is None or self._process.stdin is None:
@@ -215,8 +228,9 @@ class Publisher:
         return f"{how}; see {self._log.name}"
 
     def _failed(self, what: str, kind: str) -> PublisherFailed:
-        # The workers wait in the rendezvous for a peer that is gone now, and the whole server waits for them.
-        blocked = self.phase == "join" and kind != "answer"
+        # The workers wait in the rendezvous for a peer that is gone now, and the whole server waits for them: also
+        # those of the servers that did not refuse.
+        blocked = self.phase == "join" and (kind != "answer" or self._servers > 1)
         phase, changed = self.phase, self.changed or blocked
         self.stop()
         return PublisherFailed(f"publisher, phase {phase}: {what}", phase, kind, changed)

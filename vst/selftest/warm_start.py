@@ -1,0 +1,60 @@
+"""Starting the warm process, and the words that start something from it instead of afresh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from vst.errors import TransportError
+
+READY_S = 180.0
+POLL_S = 0.05
+
+
+class WarmProcess:
+    """One warm process for the length of a ``with``; ``prefix`` goes before ``python -m MODULE …``."""
+
+    def __init__(self, log: Path, ready_s: float = READY_S) -> None:
+        self._log, self._ready_s = log, ready_s
+        # The path of a socket may be no longer than 107 bytes, which a run directory's can be.
+        self._place = Path(tempfile.mkdtemp(prefix="vst-warm-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> Path:
+        return self._place / "socket"
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        client = Path(__file__).with_name("warm_client.py")
+        return (sys.executable, "-I", "-S", str(client), str(self.address))
+
+    def __enter__(self) -> WarmProcess:
+        command = [sys.executable, "-m", "vst.selftest.warm", str(self.address), str(os.getpid())]
+        env = {**os.environ, "VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+            )
+        return self
+
+    def wait(self) -> None:
+        """Wait until something can be started; TransportError when the warm process does not come up in time."""
+        until = time.monotonic() + self._ready_s
+        while not self.address.exists():
+            if self._process is None or self._process.poll() is not None:
+                raise TransportError(f"the warm process ended while importing; see {self._log}")
+            if time.monotonic() > until:
+                raise TransportError(f"the warm process was not ready after {self._ready_s:g} s; see {self._log}")
+            time.sleep(POLL_S)
+
+    def __exit__(self, *error: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._place)
