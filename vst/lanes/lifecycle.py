@@ -180,7 +180,6 @@ class Lane:
             warm(load, conf.concurrency, conf.request_s)
             chain.watch = Marks(session, load)
             chain.run(steps)
-            warm(load, conf.concurrency, conf.request_s)
             load.stop(conf.drain_s)
         chain.watch = None
         self.answer("order")

@@ -35,7 +35,6 @@ def _pause(session: Session, chain: Interpreter, name: str, step: Step, claim: s
             time.sleep(conf.settle_s + session.conf.lifecycle.quiet_s)
             chain.look()
             chain.make(Step("resume"))
-        warm(load, conf.concurrency, conf.request_s)
         load.stop(conf.drain_s)
     chain.watch = None
 
