@@ -19,14 +19,15 @@ from omegaconf.errors import OmegaConfBaseException
 
 from vst.errors import ConfigError
 from vst.provenance.composed import resolved_digest
+from vst.selftest.fault import parse
 from vst.server.address import base_url_problem
-from vst.server.launch import reserved
+from vst.server.launch import SCRIPTED, reserved
 from vst.server.plan import parse_all
 
 LANES = ("L0", "L1", "L2", "L3", "L4", "L5", "L6")
 """The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each that is built."""
 
-NOT_BUILT = ("L4", "L5")
+NOT_BUILT = ("L5",)
 """Rungs that this version has not: the ladder passes over them, and L6 says in its verdict that it did."""
 
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
@@ -398,7 +399,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.upto": (conf.lane.upto, LANES),
         "lane.final": (conf.lane.final, ("checkpoint", "model")),
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
-        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", "scripted")),
+        "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", SCRIPTED)),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "model.generate": (conf.model.generate, (None, "tiny")),
@@ -515,8 +516,10 @@ def _server_problems(server: ServerConf) -> list[str]:
     addresses |= {f"server.base_urls[{number}]": url for number, url in enumerate(server.base_urls)}
     problems = {key: base_url_problem(url) for key, url in addresses.items()} if attached else {}
     found += [f"{key}: {problem}" for key, problem in problems.items() if problem]
-    if server.faults and server.kind != "scripted":
+    if server.faults and server.kind != SCRIPTED:
         found.append("server.faults belong to a scripted server: set server=scripted")
+    for text in server.faults:
+        parse(text)
     if server.memory and not re.fullmatch(MEMORY, server.memory):
         found.append(f"server.memory={server.memory}: expected metric:NAME, pid:N or device")
     return found + list(_fleet_problems(server, attached))
@@ -531,7 +534,7 @@ def _fleet_problems(server: ServerConf, attached: bool) -> Iterator[str]:
         yield "server.capabilities.kill=true: a server that this run did not start is not killed"
     if server.replicas > 1 and attached:
         yield "server.replicas is how many servers the run starts: name running ones with server.base_urls"
-    if server.replicas > 1 and server.launch_prefix:
+    if server.replicas > 1 and server.launch_prefix and server.kind != SCRIPTED:
         yield "server.launch_prefix spreads one server over nodes: server.replicas must be 1 with it"
     if len(server.devices) % server.replicas:
         yield f"server.devices={server.devices}: cannot be divided among server.replicas={server.replicas}"

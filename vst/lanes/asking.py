@@ -13,6 +13,9 @@ from vst.oracle.record import Record, take_record
 from vst.server.facts import ServerFacts
 from vst.server.seats import seat_name
 
+CLAIMS = {"checkpoint": "B", "model": "A"}
+"""What the content of each role is called."""
+
 
 def choose_probes(session: Session, facts: ServerFacts) -> ProbeSet:
     """The probes of this run: from the vocabulary in config.json and the longest prompt that the server takes."""

@@ -11,6 +11,7 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.identity import run_identity
+from vst.lanes.lifecycle import run_lifecycle
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import owned
@@ -112,6 +113,7 @@ RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
     "L1": _contract,
     "L2": run_identity,
     "L3": _referred("L3", run_transition),
+    "L4": _referred("L4", run_lifecycle),
     # A rung that comes here leaves ``vst.config.NOT_BUILT``.
     "L6": _referred("L6", run_endurance),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vst.lanes.asking import choose_probes, take, vocab_size
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import examine, spec, start_server, stop_server
+from vst.lanes.servers import REFERENCE, examine, spec, start_server, stop_server
 from vst.lanes.session import Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
@@ -69,7 +69,7 @@ def make_key(session: Session, role: str, versions: Mapping[str, str]) -> Refere
 
 def _cold(session: Session, key: ReferenceKey) -> Reference:
     session.progress.say("reference of B: starting a cold server on B (kept in the cache for the next run)")
-    server = start_server(session, session.manifests["checkpoint"].path, "reference")
+    server = start_server(session, session.manifests["checkpoint"].path, REFERENCE)
     try:
         facts = examine(session, server)
         session.probes = choose_probes(session, facts)

@@ -58,6 +58,7 @@ class Session:
     reference: Reference | None = None
     transactions: int = 0
     label: str | None = None
+    labels: dict[str, str | None] | None = None
     covered: dict[str, Any] | None = None
     loads: list[Load] = field(default_factory=list)
     watchers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)

@@ -16,7 +16,7 @@ from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
 from vst.lanes.fleet import Fleet
 from vst.lanes.sending import join, leave
-from vst.lanes.servers import RestartedServer, expect_same_instances
+from vst.lanes.servers import RestartedServer, expect_same_instances, note_labels
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline
@@ -132,10 +132,12 @@ def _transaction(session: Session, push: Push, file: str, moves: Callable[[Sessi
     session.run.write(file, record)
     try:
         expect_same_instances(session)
+        session.labels = {}
         begun = steps.begin("join")
         join(session)
         steps.end(begun)
         sent = moves(session, push, label, steps)
+        note_labels(session)
     except VstError as error:
         _give_up(session, error)
         failure = {"error": str(error), "type": type(error).__name__, **_phase(error)}
