@@ -1,4 +1,4 @@
-"""How the suite is divided: what may run beside what, and what is said of tests that could not run at all."""
+"""How the suite is divided: what may run beside what, and what is said of tests that could not run at all; campaigns."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ import pytest
 ROOT = Path(__file__).parent
 NOT_INSTALLED = "is not installed and cannot be"
 SLOWEST_FIRST = ("cluster", "ladder", "live", "own")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of campaigns that are too long for the suite and are run by hand."""
+    group = parser.getgroup("campaigns")
+    group.addoption("--walk-steps", default="0", help="steps of the random walks over a real server; 0: a short walk")
+    group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
 
 
 def group(item: pytest.Item) -> str:

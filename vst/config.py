@@ -25,10 +25,7 @@ from vst.server.launch import SCRIPTED, reserved
 from vst.server.plan import parse_all
 
 LANES = ("L0", "L1", "L2", "L3", "L4", "L5", "L6")
-"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each that is built."""
-
-NOT_BUILT = ("L4",)
-"""Rungs that this version has not: the ladder passes over them, and L6 says in its verdict that it did."""
+"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each of them but the first."""
 
 EVALUATING = ("L5",)
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")

@@ -15,6 +15,9 @@ from vst.server.facts import ServerFacts
 from vst.server.seats import seat_name
 from vst.server.speculation import read_drafted
 
+CLAIMS = {"checkpoint": "B", "model": "A"}
+"""What the content of each role is called."""
+
 
 def choose_probes(session: Session, facts: ServerFacts) -> ProbeSet:
     """The probes of this run: from the vocabulary in config.json and the longest prompt that the server takes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vst.config import LANES, NOT_BUILT, needs_checkpoint
+from vst.config import LANES, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.cold_evaluation import ColdEvaluation
 from vst.lanes.endurance.lane import run_endurance
@@ -12,6 +12,7 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.identity import run_identity
+from vst.lanes.lifecycle import run_lifecycle
 from vst.lanes.quality import run_quality
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
@@ -30,8 +31,6 @@ REACHABLE = ("server.reachable", "a server")
 def climb(session: Session, verdict: Verdict, show: Show) -> None:
     """Run the lanes up to ``lane.upto`` into ``verdict``, and end with what must have held all the time."""
     upto = session.conf.lane.upto
-    if upto in NOT_BUILT:
-        raise ConfigError(f"lane {upto} is not part of this version")
     files, before = run_files(session)
     if files.passed and upto != "L0":
         verdict.lanes.append(files)
@@ -48,7 +47,7 @@ def climb(session: Session, verdict: Verdict, show: Show) -> None:
 
 
 def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> None:
-    wanted = [name for name in LANES[1 : LANES.index(upto) + 1] if name not in NOT_BUILT]
+    wanted = LANES[1 : LANES.index(upto) + 1]
     try:
         start_publisher(session)
         if "L5" in wanted and not _questions(session, verdict, show):
@@ -142,8 +141,8 @@ RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
     "L1": _contract,
     "L2": run_identity,
     "L3": _referred("L3", run_transition),
+    "L4": _referred("L4", run_lifecycle),
     "L5": _quality,
-    # A rung that comes here leaves ``vst.config.NOT_BUILT``.
     "L6": _referred("L6", run_endurance),
 }
 

@@ -16,7 +16,7 @@ from vst.lanes import traffic
 from vst.lanes.asking import take_each
 from vst.lanes.endurance.arrival import Arrival
 from vst.lanes.endurance.checks import LEARNING
-from vst.lanes.endurance.memory import used
+from vst.lanes.endurance.memory import Memory
 from vst.lanes.endurance.phases import by_name
 from vst.lanes.seats import arrived
 from vst.lanes.session import Session
@@ -37,6 +37,7 @@ class Cycles:
 
     session: Session
     states: Mapping[str, Record]
+    memory: Memory
     answers: dict[str, Expected] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
@@ -51,7 +52,7 @@ class Cycles:
         self.session.progress.say(f"endurance: to {claim}" + (", learning what a load is answered" if learn else ""))
         self.arrivals.append(self._arrive(0, role, f"endurance-learn-{len(self.arrivals) + 1}", []))
         if self.arrivals[-1].good and learn:
-            self.answers[claim] = traffic.learn_answers(self.session, claim, f"learn-{claim.lower()}")
+            self.answers[claim] = traffic.learn_answers(self.session, claim, f"endurance-{claim.lower()}")
         return self.arrivals[-1].good
 
     def run(self) -> None:
@@ -92,7 +93,7 @@ class Cycles:
         if all(one["equal"] for one in seats):
             session.need("fleet").each(lambda lifecycle: lifecycle.verify())
         phases = by_name(session.run.evidence.timeline.phases, number)
-        return Arrival(cycle, role, name, tuple(seats), self._judged(name, loads), phases, used(session))
+        return Arrival(cycle, role, name, tuple(seats), self._judged(name, loads), phases, self.memory.used())
 
     def _judged(self, name: str, loads: list[Load]) -> tuple[LoadReport, ...]:
         session = self.session
