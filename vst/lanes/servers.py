@@ -43,7 +43,8 @@ def spec(session: Session) -> ServerSpec:
     if gpus is not None:
         env[VISIBLE] = ",".join(gpus)
     kind = conf.kind if conf.kind != "attach" else ("cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu")
-    drafts = {"method": session.conf.model.draft_method, "num_speculative_tokens": session.conf.model.draft_tokens}
+    method, tokens = session.conf.model.draft_method or "draft_model", session.conf.model.draft_tokens
+    drafts = {"method": method, "num_speculative_tokens": tokens}
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,

@@ -22,6 +22,7 @@ from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
+from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
 from vst.verdict import Check, Outcome
@@ -78,6 +79,7 @@ class Judge:
         content = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
         self._lane: Mapping[str, Any] = content.get("lane") or {}
         self._capabilities: Mapping[str, Any] = (content.get("server") or {}).get("capabilities") or {}
+        self._evaluations = EvaluationJudge(bundle, content)
         self._firsts = [self.record(name) for name in self._numbered("record-model-")]
         found = spread(self._firsts) if len(self._firsts) > 1 else None
         self._spread = found
@@ -86,6 +88,8 @@ class Judge:
 
     def again(self, lane: str, name: str, stored: Stored) -> Check | None:
         """The check as it comes out now; None for one that no record speaks of."""
+        if name.startswith(("eval.", "draft.", "compare.")) and self._evaluations.judges(name):
+            return self._evaluations.again(lane, name, stored)
         if name.startswith("control.") and name != "control.all":
             return self._control(name.removeprefix("control."), stored)
         judges = {
