@@ -1,4 +1,4 @@
-"""How the suite is divided: what may run beside what, and what is said of tests that could not run at all; campaigns."""
+"""How the suite is divided: what may run beside what, and what is said of tests that could not run."""
 
 from __future__ import annotations
 

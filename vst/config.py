@@ -38,7 +38,8 @@ OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "selftest")
 class ModelConf:
     """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path.
 
-    ``draft_path`` is the draft for speculative decoding that the server was started with, a checkpoint of its own.
+    ``draft_path`` is the draft for speculative decoding that the server was started with, a checkpoint of its own;
+    ``draft_method`` is what vLLM calls its kind, ``draft_model`` where nothing is said.
     """
 
     name: str = MISSING
@@ -47,7 +48,7 @@ class ModelConf:
     trusted: str | None = None
     generate: str | None = None
     draft_path: str | None = None
-    draft_method: str = "draft_model"
+    draft_method: str | None = None
     draft_tokens: int = 2
 
 
@@ -184,6 +185,7 @@ class LaneConf:
     warm: bool = True
     left: str | None = None
     right: str | None = None
+    repeat: str | None = None
 
 
 @dataclass
@@ -449,8 +451,11 @@ def _missing(cfg: DictConfig) -> set[str]:
 def _missing_beside(cfg: DictConfig) -> set[str]:
     """What is missing because of another value: the other draft, the file of the examples, the task."""
     missing = set()
-    if not OmegaConf.is_missing(cfg.model, "draft_path") and needs_checkpoint(cfg.lane):
-        missing |= {"checkpoint.draft_path"} if cfg.model.draft_path and not cfg.checkpoint.draft_path else set()
+    drafts = cfg.model.draft_method is not None or cfg.model.draft_path is not None
+    if drafts and not cfg.model.draft_path:
+        missing.add("model.draft_path")
+    if drafts and needs_checkpoint(cfg.lane) and not cfg.checkpoint.draft_path:
+        missing.add("checkpoint.draft_path")
     if evaluates(cfg.lane) and cfg.eval.kind == "lm_eval" and not cfg.eval.task:
         missing.add("eval.task")
     given = not OmegaConf.is_missing(cfg.eval, "dataset") and cfg.eval.dataset is not None
@@ -462,7 +467,7 @@ def _missing_beside(cfg: DictConfig) -> set[str]:
 def _filled(cfg: DictConfig) -> DictConfig:
     """Paths that this run does not need, or that are generated later, become empty instead of missing."""
     filled = cfg.copy()
-    for key in ("model.path", "checkpoint.path", "model.draft_path", "eval.dataset", "server.base_url"):
+    for key in ("model.path", "checkpoint.path", "eval.dataset", "server.base_url"):
         group, _, name = key.partition(".")
         if OmegaConf.is_missing(filled[group], name):
             OmegaConf.update(filled, key, "" if name == "path" else None)

@@ -17,6 +17,9 @@ usage: python -m vst [group=option …] [key=value …] [hydra flags]
   python -m vst lane=publish server=attach server.base_url=… checkpoint.path=B   one transaction, nothing else
   python -m vst lane=record model=local model.path=A   take a reference of A and keep it
   python -m vst lane=compare lane.left=record-x.json lane.right=record-y.json    judge two records offline
+  python -m vst lane=L5 eval=gsm8k eval.dataset=test.jsonl eval.shots_dataset=train.jsonl …    GSM8K before and after
+  python -m vst lane=eval server=attach server.base_url=… eval=gsm8k …           ask the questions, change nothing
+  python -m vst.evals compare pre.jsonl post.jsonl     judge two evaluations, without a server
   python -m vst --config-dir DIR -m checkpoint=step100,step200 …    a sweep, one process after the other
   python -m vst -m checkpoint=step100,step200 hydra/launcher=slurm hydra.launcher.partition=gpu …   as SLURM jobs
   python -m vst.status SWEEP_DIR                       how a sweep goes on, from any machine
@@ -28,6 +31,7 @@ lanes (each runs those below it first and stops at the first that does not pass)
   L1 contract     the server is the one that was declared, generates, and answers alike twice
   L2 identity     A pushed over A changes nothing
   L3 transition   A -> B equals a cold start of B, B -> A equals A, every tensor family is observable
+  L5 quality      questions before and after: every answer equals that of A again, or of a cold B
 
 groups and their options
 {groups}

@@ -54,7 +54,8 @@ def main() -> int:
     twice = sum(times - 1 for times in Counter(prompts).values())
     print(f"{count} questions, concurrency {concurrency}, the server takes {delay_ms} ms for each")
     print(f"wall {wall:.2f} s, of which the server alone {ideal:.2f} s; client CPU {cpu:.2f} s")
-    print(f"client overhead a request: {1000 * cpu / count:.2f} ms of CPU, {1000 * (wall - ideal) / count:.2f} ms of time")
+    beyond = 1000 * (wall - ideal) / count
+    print(f"client overhead a request: {1000 * cpu / count:.2f} ms of CPU, {beyond:.2f} ms of time")
     print(f"peak memory {peak_mib():.0f} MiB, {peak_mib() - before:.0f} MiB more than before; file {size / 1e6:.1f} MB")
     print(f"most requests open at once {most}; records {len(found.records)}, failed {len(found.failed)}")
     print(f"lost {count - len(found.records)}, sent twice {twice}, never sent {count - len(set(prompts))}")

@@ -101,7 +101,8 @@ class Completions:
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
         status, data = scripted or (200, self._text(body))
-        return b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, len(data)) + data
+        fields = f"Content-Type: application/json\r\nConnection: close\r\nContent-Length: {len(data)}"
+        return f"HTTP/1.1 {status} X\r\n{fields}\r\n\r\n".encode() + data
 
     def _text(self, body: dict[str, Any]) -> bytes:
         prompt = body["prompt"] if "prompt" in body else json.dumps(body["messages"])

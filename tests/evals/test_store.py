@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator, ValidationError
 
 from evals.plans import evaluation, header, make_plan, right_answers
 from vst.errors import VerificationError
+from vst.evals.compare import compare
 from vst.evals.record import EvalRecord, line
 from vst.evals.store import Journal, parse_evaluation, read_evaluation
+from vst.provenance.schema import schema
 
 PLAN = make_plan(5)
 WHOLE = evaluation(PLAN, [*right_answers(PLAN)[:3], None, "nothing"])
@@ -102,3 +105,16 @@ def test_a_journal_grows_by_whole_lines_and_does_not_overwrite(tmp_path: Path) -
 def test_a_file_that_is_not_there_says_so(tmp_path: Path) -> None:
     with pytest.raises(VerificationError, match="cannot be read"):
         read_evaluation(tmp_path / "none.jsonl")
+
+
+def test_every_line_meets_the_published_schema() -> None:
+    validator = Draft202012Validator(schema("evaluation"))
+    for one in DATA.splitlines():
+        validator.validate(json.loads(one))
+    with pytest.raises(ValidationError):
+        validator.validate({**WHOLE.records[0].to_json(), "strict": "18.0"})
+
+
+def test_a_comparison_meets_the_published_schema() -> None:
+    found = compare(WHOLE, evaluation(PLAN, ["1", "2", None, None, "nothing"]), "strict")
+    Draft202012Validator(schema("comparison")).validate(json.loads(json.dumps(found.to_json())))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,8 +79,13 @@ def _states(session: Session, plan: Plan, found: Found) -> None:
         _evaluate(session, plan, "checkpoint", "B", "post", found, number)
     if session.conf.lane.final == "model":
         _back(session, found)
-    elif "reference" in found.taken and all(not pair.differing for pair in _arrived(session, found.taken)):
+    elif _all_equal(session, found.taken):
         session.need("fleet").each(lambda lifecycle: lifecycle.verify())
+
+
+def _all_equal(session: Session, taken: Mapping[str, Evaluation]) -> bool:
+    pairs = seat_pairs(taken, len(session.seats), rules(session).extraction)
+    return all(pair is not None and not pair.differing for pair in pairs.values())
 
 
 def _push(session: Session, role: str, purpose: str, found: Found) -> None:
@@ -113,19 +119,20 @@ def _back(session: Session, found: Found) -> None:
 
 def judge(session: Session, plan: Plan, found: Found) -> list[Check]:
     """The checks of the lane from what was found."""
-    others = (seat_name("post", seat) for seat in range(1, len(session.seats)))
-    chosen, wanted = rules(session), (*STATES, *others, "reference")
+    titles, chosen = seat_titles(vars(session.conf.server)), rules(session)
     pairs = comparisons(found.taken, chosen.extraction)
     floor = eval_checks.floor_of(pairs.get("repeat"))
-    for name, pair in pairs.items():
-        session.run.write(comparison_file(name), pair.to_json())
+    seats = seat_pairs(found.taken, len(titles), chosen.extraction)
+    for name, pair in (*pairs.items(), *list(seats.items())[1:]):
+        if pair is not None:
+            session.run.write(comparison_file(name), pair.to_json())
     defaults = server_defaults(session.manifests["model"].path, session.need("facts").config)
     shift = pairs.get("shift")
     gates = {name: pair for name, pair in pairs.items() if name in ("eval.records", "eval.reference")}
     return [
         completed_check(found.sent, found.failure),
         answers_check(found.broken),
-        eval_checks.complete_check(found.taken, wanted),
+        eval_checks.complete_check(found.taken, wanted_of(len(titles))),
         eval_checks.pinned_check(found.taken, plan.to_json(), defaults),
         comparable_check(found.taken),
         eval_checks.distinct_check(pairs.get("eval.distinct")),
@@ -135,7 +142,7 @@ def judge(session: Session, plan: Plan, found: Found) -> list[Check]:
         ),
         eval_checks.paired_check(gates, shift, floor, chosen),
         *_drafts(session, found.taken),
-        *each_seat(session, found.taken, chosen, floor),
+        *each_seat(titles, seats, floor, chosen),
         *([final_check(found.finals, session.floor)] if session.conf.lane.final == "model" else []),
     ]
 
@@ -162,18 +169,25 @@ def comparable_check(taken: dict[str, Evaluation]) -> Check:
     return Check("eval.comparable", Outcome.PASS, None, expected)
 
 
-def each_seat(session: Session, taken: dict[str, Evaluation], chosen: Rules, floor: Floor | None) -> list[Check]:
+def wanted_of(seats: int) -> tuple[str, ...]:
+    """The evaluations of a whole lane by their names: B is evaluated on every seat."""
+    return (*STATES, *(seat_name("post", seat) for seat in range(1, seats)), "reference")
+
+
+def seat_pairs(taken: Mapping[str, Evaluation], seats: int, extraction: str) -> dict[str, Comparison | None]:
+    """The cold evaluation of B beside that of every seat, by the name of the comparison; None where one is missing."""
+    names = [(seat_name("reference", seat), seat_name("post", seat)) for seat in range(seats)]
+    return {name: _pair(taken, "reference", post, extraction) for name, post in names}
+
+
+def each_seat(
+    titles: Sequence[str], pairs: Mapping[str, Comparison | None], floor: Floor | None, chosen: Rules
+) -> list[Check]:
     """``replicas.each``: every seat answered the questions as the cold B did, where there is more than one."""
-    titles = seat_titles(vars(session.conf.server))
     if len(titles) == 1:
         return []
-    pairs = [_pair(taken, "reference", seat_name("post", seat), chosen.extraction) for seat in range(len(titles))]
-    for seat, pair in enumerate(pairs[1:], 1):
-        if pair is not None:
-            session.run.write(comparison_file(seat_name("reference", seat)), pair.to_json())
-    files = [comparison_file(seat_name("reference", seat)) for seat in range(len(titles))]
     checks = [
-        eval_checks.records_check(EACH, pair, floor, chosen, file) for pair, file in zip(pairs, files, strict=True)
+        eval_checks.records_check(EACH, pair, floor, chosen, comparison_file(name)) for name, pair in pairs.items()
     ]
     return [over_all(list(zip(titles, checks, strict=True)))]
 
@@ -201,13 +215,7 @@ def _drafts(session: Session, taken: dict[str, Evaluation]) -> list[Check]:
     return drafting_check(session, arrivals, 2, [counts.get("pre"), counts.get("repeat")], None)
 
 
-def _arrived(session: Session, taken: dict[str, Evaluation]) -> list[Comparison]:
-    """The cold evaluation of B beside that of every seat."""
-    found = (_pair(taken, "reference", seat_name("post", seat), "flexible") for seat in range(len(session.seats)))
-    return [pair for pair in found if pair is not None]
-
-
-def _pair(taken: dict[str, Evaluation], left: str, right: str, extraction: str) -> Comparison | None:
+def _pair(taken: Mapping[str, Evaluation], left: str, right: str, extraction: str) -> Comparison | None:
     """Two evaluations beside each other; None where one was not taken to its end."""
     whole = [taken[name] for name in (left, right) if name in taken]
     if len(whole) < 2 or any(not one.complete or one.missing for one in whole):

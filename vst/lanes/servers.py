@@ -58,7 +58,8 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         env[VISIBLE] = ",".join(gpus)
     backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
     kind = conf.kind if conf.kind != "attach" else SCRIPTED if conf.scripted else backend_kind
-    drafts = {"method": session.conf.model.draft_method, "num_speculative_tokens": session.conf.model.draft_tokens}
+    method, tokens = session.conf.model.draft_method or "draft_model", session.conf.model.draft_tokens
+    drafts = {"method": method, "num_speculative_tokens": tokens}
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
