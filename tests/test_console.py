@@ -162,7 +162,7 @@ lane = LaneVerdict("L2", (Check("identity.record", Outcome.PASS),))
 console.lane(lane)
 console.say("control 1 of 7")
 time.sleep(0.4)
-console.end(Verdict("L2", [lane]), {"state": "serving"}, "/runs/1")
+console.end(Verdict("L2", [lane]), {"state": "serving", "holds": "A", "left": "stopped"}, "/runs/1")
 """
 
 

@@ -61,6 +61,7 @@ def test_options_and_groups_of_another_directory_are_known(tmp_path: Path, flag:
 
 def test_with_another_primary_configuration_or_search_path_nothing_is_certain() -> None:
     assert said("--config-path=/x", "servr=cpu") == said("-cn", "other", "servr=cpu") == ""
+    assert said("--shell-completion", "install=bash") == said("-sc", "install=bash") == ""
     assert said("hydra.searchpath=[file:///x]", "servr=cpu") == ""
 
 

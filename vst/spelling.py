@@ -16,13 +16,14 @@ from typing import Any, get_type_hints
 from vst.config import VstConf
 
 DIRECTORY_FLAGS = ("--config-dir", "-cd")
-OTHER_SOURCES = ("--config-path", "-cp", "--config-name", "-cn")
+OTHER_SOURCES = ("--config-path", "-cp", "--config-name", "-cn", "--shell-completion", "-sc")
 NAME = re.compile(r"[\w.-]+")
 NEAREST = 3
 
 
 def misspelt(words: Sequence[str], conf: Path) -> list[str]:
     """What to say about the overrides in ``words``; ``conf`` is the directory of our own groups."""
+    # With another primary configuration nothing is known, and completion has words of its own.
     if any(word.startswith(OTHER_SOURCES) for word in words) or any("hydra.searchpath" in word for word in words):
         return []
     places = [conf, *_directories(words)]

@@ -13,6 +13,7 @@ from vst.attempt import RUN_FILE, attempt_directory, attempts_begun
 from vst.cluster.sweep import NAME, Sweep
 from vst.errors import ConfigError
 from vst.provenance.atomic import file_sha256
+from vst.provenance.composed import RESOLVED
 from vst.provenance.verify import verify
 from vst.report.material import Material, read_object
 from vst.verdict import Outcome
@@ -138,7 +139,7 @@ def _evidence(
         layout=str(model.get("layout_digest") or ""),
         vllm=str(publisher.get("vllm") or ""),
         sources=sources,
-        facts=dict(_applies(verdict, facts)),
+        facts=dict(_applies(path, verdict, facts)),
         holds=holds,
     )
 
@@ -156,7 +157,7 @@ def _source(run: str, lane: str, check: Mapping[str, Any], digests: Mapping[str,
     )
 
 
-def _applies(verdict: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _applies(path: Path, verdict: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Facts that make a row not applicable, each with the evidence for it."""
     checks = {check.get("id"): check for lane in verdict.get("lanes") or () for check in lane.get("checks") or ()}
     config = (checks.get("files.config") or {}).get("observed")
@@ -166,6 +167,8 @@ def _applies(verdict: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[t
         yield "untied", "files.config: tie_word_embeddings is false"
     if sound and configs and all(not one.get("quantised_tensors") for one in configs):
         yield "unscaled", "files.config: no quantised tensor"
+    if (checks.get("server.alive") or {}).get("outcome") == Outcome.PASS.value and _one_seat(path, verdict):
+        yield "alone", "server.data_parallel_size is 1 and there was one server: every other row is about it"
     argvs = [server.get("argv") for server in (facts.get("runtime") or {}).get("servers") or ()]
     if argvs and all(isinstance(argv, list) for argv in argvs) and not any(_drafts(argv) for argv in argvs):
         command = shlex.quote("--speculative-config")
@@ -174,3 +177,16 @@ def _applies(verdict: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[t
 
 def _drafts(argv: list[Any]) -> bool:
     return any(str(word).startswith(("--speculative", "-sc")) for word in argv)
+
+
+def _one_seat(path: Path, verdict: Mapping[str, Any]) -> bool:
+    """Whether one server without data-parallel ranks answered, so that the other checks speak of all there was."""
+    import yaml
+
+    try:
+        content = yaml.safe_load((path / RESOLVED).read_bytes())
+    except (OSError, yaml.YAMLError):
+        return False
+    server = content.get("server") if isinstance(content, Mapping) else None
+    parallel = server.get("data_parallel_size") if isinstance(server, Mapping) else None
+    return parallel == 1 and "servers" not in (verdict.get("server") or {})
