@@ -54,6 +54,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "label_moves": ("after", "label"),
     "foreign_update": ("after", "label", "match", "family", "amount", "seed"),
     "restart": ("after",),
+    "version_moves": ("after", "label"),
     "sleep_frees_nothing": ("tags", "levels"),
     "wake_restores_nothing": ("match", "family", "levels"),
     "wake_order": ("tags",),
