@@ -62,7 +62,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pause_ignored": ("modes",),
     "admits": ("modes",),
     "abort_keeps": (),
-    "wait_cuts": ("tokens",),
+    "wait_cuts": ("tokens", "first", "last"),
     "keep_drops": ("tokens",),
     "keep_doubles": ("tokens",),
     "keep_changes": ("tokens",),
