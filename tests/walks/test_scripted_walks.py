@@ -75,7 +75,6 @@ def test_walks_over_a_healthy_double_find_nothing(doubles: Doubles, tmp_path: Pa
     ("fault", "told", "steps"),
     [
         (make("wake_restores_nothing", levels=[1]), "first", 4),
-        (make("label_kept", first=2), "the label is", 4),
     ],
     ids=lambda value: value.kind if isinstance(value, Fault) else None,
 )

@@ -70,7 +70,7 @@ class Walker:
 
     def __post_init__(self) -> None:
         self.chain = Interpreter(self.session, self.name, self.expected)
-        self.cache = CacheProbe(self.session)
+        self.cache = CacheProbe(self.session, self.session.seats[0])
 
     @property
     def situation(self) -> Situation:
@@ -203,6 +203,7 @@ class Campaign:
             database=None,
             derandomize=True,
             print_blob=False,
+            report_multiple_bugs=False,
             phases=(Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         )
