@@ -227,7 +227,8 @@ class LoadConf:
 
 @dataclass
 class EnduranceConf:
-    """Lane L6. ``memory_growth`` is a share of the server's memory a cycle, ``faults`` names those that are made.
+    """Lane L6. A cycle may let the memory of a server grow by ``memory_share`` of the checkpoint's bytes, or by
+    ``memory_least_bytes`` where that is more; ``faults`` names those that are made.
 
     ``fault_push_s`` is how long a push lasts that a fault interrupts, ``hang_s`` the deadline that a hanging publisher
     must meet, ``limit_s`` the time from a fault to its verdict beside that, ``quiet_s`` how long a server that does not
@@ -236,7 +237,8 @@ class EnduranceConf:
 
     cycles: int = MISSING
     answers: int = MISSING
-    memory_growth: float = MISSING
+    memory_share: float = MISSING
+    memory_least_bytes: int = MISSING
     faults: list[str] = field(default_factory=list)
     fault_push_s: float = MISSING
     hang_s: float = MISSING
@@ -478,7 +480,8 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "server.request_timeout_s": conf.server.request_timeout_s,
         "server.max_model_len": conf.server.max_model_len,
         **{f"endurance.{name}": getattr(conf.endurance, name) for name in ENDURANCE_S},
-        "endurance.memory_growth": conf.endurance.memory_growth,
+        "endurance.memory_share": conf.endurance.memory_share,
+        "endurance.memory_least_bytes": conf.endurance.memory_least_bytes,
         "lane.row_timeout_s": conf.lane.row_timeout_s,
         "lifecycle.quiet_s": conf.lifecycle.quiet_s,
         "load.rate_per_s": load.rate_per_s,

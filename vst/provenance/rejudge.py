@@ -26,6 +26,7 @@ from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
+from vst.provenance.rejudge_endurance import EnduranceJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
 from vst.server.plan import parse_all
@@ -81,7 +82,8 @@ class Judge:
 
     def __init__(self, bundle: Bundle) -> None:
         self._bundle = bundle
-        content = self._config = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
+        self._conf: Mapping[str, Any] = yaml.safe_load(bundle.read(RESOLVED) or b"{}")
+        content = self._conf
         self._lane: Mapping[str, Any] = content.get("lane") or {}
         server = content.get("server") or {}
         self._capabilities: Mapping[str, Any] = server.get("capabilities") or {}
@@ -100,6 +102,8 @@ class Judge:
             return self._lifecycle[name]
         if name == EACH and stored["observed"] is not None:
             return self._each(lane, stored)
+        if lane == "L6":
+            return self._endurance.again(name, stored, self._verdict)
         judges = {
             "oracle.repeatable": self._repeatable,
             "oracle.finite": self._finite,
@@ -112,6 +116,15 @@ class Judge:
             "cache.cold": self._cold,
         }
         return judges[name](stored) if name in judges and stored["observed"] is not None else None
+
+    @cached_property
+    def _endurance(self) -> EnduranceJudge:
+        states = {"A": self._first, "B": self.record(REFERENCE)}
+        return EnduranceJudge(self._bundle, self._conf, self.record, states, self._need_floor())
+
+    @cached_property
+    def _verdict(self) -> Mapping[str, Any]:
+        return self._bundle.json(VERDICT) or {}
 
     def record(self, name: str) -> Record:
         content = self._bundle.json(name)
@@ -174,6 +187,8 @@ class Judge:
         cycles = range(1, int(self._lane["cycles"]) + 1)
         names = [(role, f"{role}-cycle-{cycle}") for cycle in cycles for role in ("checkpoint", "model")]
         names.append((str(self._lane["final"]), f"{self._lane['final']}-final"))
+        if lane == "L6":
+            names = self._endurance.names(str(self._lane["final"]))
         return [(name, *states[role]) for role, name in names]
 
     def _identity(self, stored: Stored) -> Check:
@@ -242,9 +257,9 @@ class Judge:
         """The checks of L4 from its files, with the answers compared anew from their records."""
         found = dict(self._bundle.json(FILE) or {})
         found["answers"] = {name: self._answer(one) for name, one in found["answers"].items()}
-        lifecycle, capabilities = self._config["lifecycle"], self._capabilities
+        lifecycle, capabilities = self._conf["lifecycle"], self._capabilities
         settings = Settings(
-            settle_s=float(self._config["load"]["settle_s"]),
+            settle_s=float(self._conf["load"]["settle_s"]),
             admission=lifecycle["admission"],
             sleep=capabilities["sleep"],
             sleep_reason=capabilities.get("sleep_reason"),

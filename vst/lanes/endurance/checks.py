@@ -73,17 +73,17 @@ def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def samples(arrivals: Sequence[Arrival]) -> list[int | None]:
-    """The memory at the end of every cycle."""
-    return [one.memory for one in arrivals if one.cycle and one.role == "model"]
+    """The memory after every change of every cycle."""
+    return [one.memory for one in arrivals if one.cycle]
 
 
-def memory_check(found: Sequence[int | None], growth: float, source: str) -> Check:
+def memory_check(found: Sequence[int | None], allowed: int, source: str) -> Check:
     """``memory.trend``, or why there is none."""
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         reason = f"the memory could not be read: {source}"
-        return Check("memory.trend", Outcome.INCONCLUSIVE, None, "a slope with an interval", growth, reason)
-    return trend_check(known, growth, source)
+        return Check("memory.trend", Outcome.INCONCLUSIVE, None, "a slope with an interval", allowed, reason)
+    return trend_check(known, allowed, source)
 
 
 def final_check(results: Sequence[Mapping[str, Any]], final: str, floor: float | None) -> Check:

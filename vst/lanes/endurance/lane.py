@@ -14,6 +14,7 @@ from vst.lanes.endurance.faulting import Faults, left_out, not_made, run_faults
 from vst.lanes.endurance.memory import source
 from vst.lanes.endurance.phases import distribution
 from vst.lanes.endurance.recovery import recovery_check
+from vst.lanes.endurance.trend import limit
 from vst.lanes.faults.aftermath import EXPECTED
 from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
@@ -86,7 +87,7 @@ def _write(session: Session, found: Found) -> None:
         "format": FORMAT,
         "arrivals": [one.to_json() for one in arrivals],
         "phases": distribution([one.phases or {} for one in arrivals if one.cycle]),
-        "memory": {"source": source(session), "bytes": samples(arrivals)},
+        "memory": {"source": source(session), "allowed": allowed_growth(session), "bytes": samples(arrivals)},
         "recoveries": [one.to_json() for one in found.faults.recoveries],
     }
     session.run.write(FILE, content)
@@ -101,13 +102,19 @@ def judge(session: Session, found: Found) -> list[Check]:
         answers_check(found.broken),
         cycles_check(arrivals, conf.endurance.cycles, session.floor),
         clean_check(arrivals, conf.endurance.cycles),
-        memory_check(samples(arrivals), conf.endurance.memory_growth, source(session)),
+        memory_check(samples(arrivals), allowed_growth(session), source(session)),
         *(found.faults.checks or _not_reached(session)),
         recovery_check(found.faults.recoveries, asked(session)),
         *seat_checks(session, results, len(LEARNING) + 2 * conf.endurance.cycles + 1),
         final_check(found.final, conf.lane.final, session.floor),
         *_not_climbed(),
     ]
+
+
+def allowed_growth(session: Session) -> int:
+    """Bytes a cycle by which the memory of all servers may grow."""
+    conf, weights = session.conf.endurance, session.manifests["checkpoint"].total_bytes
+    return limit(weights, conf.memory_share, conf.memory_least_bytes) * len(session.servers)
 
 
 def asked(session: Session) -> int:
