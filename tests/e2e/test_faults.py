@@ -52,7 +52,7 @@ def given_up_after(run: Run) -> float:
 def stop_publisher_before(tensor: str, live: Live, strange: Callable[..., Vst], pair: Pair, told: Path) -> Run:
     """A run whose publisher gets SIGSTOP when all tensors before ``tensor`` were sent; the wall clock steps back."""
     number = [one.name for one in read_manifest(pair[0]).tensors].index(tensor) + 1
-    vst = strange(VST_TEST_CLOCK="-86400@4", VST_TEST_STALL=f"{number}@{told}")
+    vst = strange(VST_TEST_CLOCK=f"-86400@{told}", VST_TEST_STALL=f"{number}@{told}")
     process, out = vst.start("lane=L2", ONE_BY_ONE, *SHORT, *live.attach(*pair))
     pid = wait_for(out / "events.jsonl", "publisher_start", lambda event: True, process)["pid"]
     until = time.monotonic() + 120
@@ -95,10 +95,15 @@ def test_starved_publisher_that_goes_on_too_slowly_is_given_up_at_its_deadline(
 
 
 def test_slow_control_plane_and_a_wall_clock_that_jumps_are_no_faults(
-    live: Live, strange: Callable[..., Vst], pair: Pair
+    live: Live, strange: Callable[..., Vst], pair: Pair, tmp_path: Path
 ) -> None:
-    with Cut("127.0.0.1", live.port, lambda method, path: Harm("delay", seconds=0.05)) as proxy:
-        run = strange(VST_TEST_CLOCK="86400@4")("lane=L2", *live.attach(*pair, proxy.url))
+    def delay(method: str, path: str) -> Harm:
+        if path == "/start_weight_update":
+            (tmp_path / "step").touch()
+        return Harm("delay", seconds=0.05)
+
+    with Cut("127.0.0.1", live.port, delay) as proxy:
+        run = strange(VST_TEST_CLOCK=f"86400@{tmp_path / 'step'}")("lane=L2", *live.attach(*pair, proxy.url))
     assert run.code == 0, run.out
     events = [json.loads(line) for line in (run.dir / "events.jsonl").read_text().splitlines()]
     assert len({event["utc"][:10] for event in events}) == 2, "the clock was not seen to jump"
