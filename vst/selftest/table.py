@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from vst.checkpoint.tiny import LAYERS
 from vst.errors import ConfigError
-from vst.selftest import call_rows, content_rows
+from vst.selftest import call_rows, content_rows, endurance_rows, lifecycle_rows
 from vst.selftest.pairs import EXPERTS
 from vst.selftest.row import Row
 
@@ -32,9 +32,15 @@ def healthy() -> Iterator[Row]:
 
 
 def table(seed: int) -> list[Row]:
-    """All rows of one seed; what a seed may choose is drawn row by row, so that a new row changes no other."""
-    faulty = [*content_rows.rows(_rng(seed, "content"), tensor_names(), EXPERTS), *call_rows.rows(_rng(seed, "calls"))]
-    rows = [*healthy(), *faulty]
+    """All rows of one seed; a seed draws what a fault hits, each group of rows by itself."""
+    sound = [*healthy(), *lifecycle_rows.healthy(), *endurance_rows.healthy()]
+    faulty = [
+        *content_rows.rows(_rng(seed, "content"), tensor_names(), EXPERTS),
+        *call_rows.rows(_rng(seed, "calls")),
+        *lifecycle_rows.rows(_rng(seed, "moves")),
+        *endurance_rows.rows(_rng(seed, "endurance")),
+    ]
+    rows = [*sound, *faulty]
     names = [row.name for row in rows]
     if len(set(names)) != len(names):
         raise ConfigError(f"two rows of the table have one name: {sorted(n for n in names if names.count(n) > 1)}")
