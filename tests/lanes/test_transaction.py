@@ -95,3 +95,9 @@ def test_a_push_is_no_remedy_where_an_update_may_be_open(
 
 def test_what_failed_without_an_update_leaves_a_push_as_remedy() -> None:
     assert restart_needed(VerificationError("/is_paused says False"), False) is None
+
+
+def test_a_start_that_one_of_several_servers_refused_may_be_open_on_the_others() -> None:
+    refused = PublisherFailed("server 2: 409", "start", "answer", True)
+    assert restart_needed(refused, False, servers=1) is None
+    assert "may have been left open" in str(restart_needed(refused, False, servers=2))

@@ -9,7 +9,7 @@ from typing import Any
 
 from vst.errors import VerificationError
 from vst.lanes.servers import split
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.server.memory import Source, devices, metric, resident
 from vst.verdict import Check, Outcome
 
@@ -101,13 +101,14 @@ def watch(session: Session) -> MemoryWatch:
     if declared != "memory":
         return MemoryWatch(None, f"not looked at: declared by server.capabilities.sleep={declared}")
     try:
-        return MemoryWatch(_source(session))
+        return MemoryWatch(source_of(session, session.need("server")))
     except VerificationError as error:
         return MemoryWatch(None, str(error))
 
 
-def _source(session: Session) -> Source:
-    conf, server = session.conf.server, session.need("server")
+def source_of(session: Session, server: Server) -> Source:
+    """Where the memory of one server is read; VerificationError where nothing says so."""
+    conf = session.conf.server
     kind, _, name = (conf.memory or "").partition(":")
     if kind == "metric":
         return metric(server.control, name)
