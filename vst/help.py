@@ -18,6 +18,7 @@ usage: python -m vst [group=option …] [key=value …] [hydra flags]
   python -m vst lane=lifecycle lifecycle=keep server=attach …   the moves around it too, each step observed
   python -m vst lane=record model=local model.path=A   take a reference of A and keep it
   python -m vst lane=compare lane.left=record-x.json lane.right=record-y.json    judge two records offline
+  python -m vst lane=selftest                          the tool against its own scripted servers with known faults
   python -m vst --config-dir DIR -m checkpoint=step100,step200 …    a sweep, one process after the other
   python -m vst -m checkpoint=step100,step200 hydra/launcher=slurm hydra.launcher.partition=gpu …   as SLURM jobs
   python -m vst.status SWEEP_DIR                       how a sweep goes on, from any machine

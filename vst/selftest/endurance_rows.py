@@ -18,7 +18,8 @@ ANSWERS_BEFORE = 120
 
 def _l6(cycles: int, *faults: str) -> tuple[str, ...]:
     asked = f"endurance.faults=[{','.join(faults)}]"
-    return ("lane.cycles=1", "lane.controls=none", *PACED, f"endurance.cycles={cycles}", "endurance.answers=2", asked)
+    few = ("lane.cycles=1", "lane.controls=none", "oracle.output_tokens=2", "endurance.answers=2")
+    return (*few, *PACED, f"endurance.cycles={cycles}", asked)
 
 
 def healthy() -> Iterator[Row]:

@@ -30,6 +30,7 @@ class Engine:
         self.replica = replica
         self.core = threading.RLock()
         self.paused: str | None = None
+        self.claimed: str | None = None  # a pause that is only claimed
         self.waiting: list[Generation] = []
         self.running: list[Generation] = []
         self.dead: str | None = None
@@ -64,6 +65,7 @@ class Engine:
         """Hold the scheduler; returns when the mode's promise about running requests is kept."""
         with self.call(), self._changed:
             if self._ignores("pause_ignored", mode):
+                self.claimed = mode
                 return
             self.paused = mode
             if mode == "abort" and not self._ignores("abort_keeps", mode):
@@ -83,7 +85,7 @@ class Engine:
 
     def resume(self) -> None:
         with self._changed:
-            self.paused = None
+            self.paused = self.claimed = None
             self._changed.notify_all()
 
     def reset_cache(self, running_too: bool) -> bool:

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 
 from vst.selftest.row import Row, fault
 
-PACED = ("server.args=['--step-ms=8']", "load.prompts=3", "load.rounds=2", "load.output_tokens=40")
+PACED = (
+    "server.args=['--step-ms=20']",
+    *("load.prompts=3", "load.rounds=2", "load.output_tokens=16", "load.concurrency=2"),
+)
 L4 = (
     "lane.cycles=1",
     "lane.controls=none",
     *PACED,
+    "oracle.output_tokens=2",
     "load.settle_s=0.5",
-    "lifecycle.quiet_s=0.3",
+    "lifecycle.quiet_s=0.2",
 )
-"""Streams slow enough for a pause to find them in the middle, and short waits around it."""
+"""Streams slow enough for a pause to find them in the middle, few enough not to fill a processor, and short waits."""
 
 
 def healthy() -> Iterator[Row]:
