@@ -15,6 +15,7 @@ usage: python -m vst [group=option …] [key=value …] [hydra flags]
   python -m vst lane=L3 server=gpu transfer=nccl publisher=gpu 'server.devices=["0"]' publisher.device=cuda:1 …
   python -m vst lane=L3 server=attach server.base_url=http://host:8000 …  the same on a server that runs already
   python -m vst lane=publish server=attach server.base_url=… checkpoint.path=B   one transaction, nothing else
+  python -m vst lane=lifecycle lifecycle=keep server=attach …   the moves around it too, each step observed
   python -m vst lane=record model=local model.path=A   take a reference of A and keep it
   python -m vst lane=compare lane.left=record-x.json lane.right=record-y.json    judge two records offline
   python -m vst lane=selftest                          the tool against its own scripted servers with known faults
@@ -29,6 +30,7 @@ lanes (each runs those below it first and stops at the first that does not pass)
   L1 contract     the server is the one that was declared, generates, and answers alike twice
   L2 identity     A pushed over A changes nothing
   L3 transition   A -> B equals a cold start of B, B -> A equals A, every tensor family is observable
+  L4 lifecycle    pauses with streams in flight, sleeps and wakes in every order, a whole chain around an update
 
 groups and their options
 {groups}

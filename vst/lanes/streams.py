@@ -14,9 +14,6 @@ from vst.load.workload import Pace, Target
 from vst.server.plan import Step
 from vst.server.states import Situation
 
-WARM_S = 0.3
-"""How long streams run before the server is moved: by then each asker has one that has begun."""
-
 
 def streams(session: Session, name: str, askers: int, requests: int) -> Load:
     """A load of streams by ``askers`` that wait for their answers, ``requests`` at most; ``load-<name>.jsonl``."""
@@ -28,12 +25,18 @@ def streams(session: Session, name: str, askers: int, requests: int) -> Load:
 
 
 def warm(load: Load, askers: int, within_s: float) -> None:
-    """Wait until every asker has sent, and a moment more."""
+    """Wait until every asker is in the middle of its second answer, by the time that the first ones took."""
     until = time.monotonic() + within_s
-    while load.sent < askers and time.monotonic() < until:
+    begun = _sent(load, askers, until)
+    time.sleep((_sent(load, 2 * askers, until) - begun) / 2)
+
+
+def _sent(load: Load, requests: int, until: float) -> float:
+    """When that many requests were sent."""
+    while load.sent < requests and time.monotonic() < until:
         load.check()
-        time.sleep(0.01)
-    time.sleep(WARM_S)
+        time.sleep(0.005)
+    return time.monotonic()
 
 
 class Marks:

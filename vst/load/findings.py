@@ -116,7 +116,8 @@ def _belongs(one: Seen, allowed: Sequence[Expected]) -> Finding | None:
         if at == len(one.tokens) or tie:
             if length and one.finish == "length":
                 return Finding(one.number, "whole", state.claim)
-            if one.finish == "abort":
+            # vLLM ends a stream that was aborted before its first token without any finish reason.
+            if one.finish == "abort" or not (one.tokens or one.finish):
                 return Finding(one.number, "aborted", state.claim, f"aborted after {len(one.tokens)} tokens")
     return None
 

@@ -11,7 +11,7 @@ from vst.lanes.asking import take_each
 from vst.lanes.endurance.checks import FILE, LEARNING, clean_check, cycles_check, final_check, memory_check, samples
 from vst.lanes.endurance.cycles import Cycles
 from vst.lanes.endurance.faulting import Faults, left_out, not_made, run_faults
-from vst.lanes.endurance.memory import source
+from vst.lanes.endurance.memory import memory_of
 from vst.lanes.endurance.phases import distribution
 from vst.lanes.endurance.recovery import recovery_check
 from vst.lanes.endurance.trend import limit
@@ -42,7 +42,7 @@ class Found:
 def run_endurance(session: Session, reference: Reference) -> LaneVerdict:
     """Judge all cycles against the reference of B and the first record of A, then the faults."""
     states = {"A": session.records[0], "B": reference.record}
-    found = Found(Cycles(session, states))
+    found = Found(Cycles(session, states, memory_of(session)))
     try:
         _climb(session, found)
     except TransactionFailed as failure:
@@ -87,7 +87,7 @@ def _write(session: Session, found: Found) -> None:
         "format": FORMAT,
         "arrivals": [one.to_json() for one in arrivals],
         "phases": distribution([one.phases or {} for one in arrivals if one.cycle]),
-        "memory": {"source": source(session), "allowed": allowed_growth(session), "bytes": samples(arrivals)},
+        "memory": {"source": found.cycles.memory.name, "allowed": allowed_growth(session), "bytes": samples(arrivals)},
         "recoveries": [one.to_json() for one in found.faults.recoveries],
     }
     session.run.write(FILE, content)
@@ -102,7 +102,7 @@ def judge(session: Session, found: Found) -> list[Check]:
         answers_check(found.broken),
         cycles_check(arrivals, conf.endurance.cycles, session.floor),
         clean_check(arrivals, conf.endurance.cycles),
-        memory_check(samples(arrivals), allowed_growth(session), source(session)),
+        memory_check(samples(arrivals), allowed_growth(session), found.cycles.memory.name),
         *(found.faults.checks or _not_reached(session)),
         recovery_check(found.faults.recoveries, asked(session)),
         *seat_checks(session, results, len(LEARNING) + 2 * conf.endurance.cycles + 1),
