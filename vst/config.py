@@ -646,5 +646,5 @@ def _fleet_problems(server: ServerConf, attached: bool) -> Iterator[str]:
         yield "server.replicas is how many servers the run starts: name running ones with server.base_urls"
     if server.replicas > 1 and server.launch_prefix and server.kind != SCRIPTED:
         yield "server.launch_prefix spreads one server over nodes: server.replicas must be 1 with it"
-    if len(server.devices) % server.replicas:
+    if len(server.devices) % max(server.replicas, 1):
         yield f"server.devices={server.devices}: cannot be divided among server.replicas={server.replicas}"
