@@ -162,7 +162,8 @@ def _problem(nap: Nap, weights: int) -> str | None:
     if freed < least:
         return (
             f"sleep({nap.level}) freed {freed} bytes of {nap.rest}, expected {least} or more (noise {nap.noise}): a "
-            "sleep without effect; a server that frees nothing is declared by server.capabilities.sleep=flags"
+            "sleep without effect; a GPU server needs --enable-sleep-mode, and one that frees nothing is declared by "
+            "server.capabilities.sleep=flags"
         )
     for tag, came in nap.brought.items() if nap.device else ():
         due = least if tag == "weights" else 2 * nap.noise + 1
