@@ -23,7 +23,7 @@ def drafts(pair: tuple[Path, Path]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def drafted(vst: Vst, pair: tuple[Path, Path]) -> Run:
-    return vst("lane=L5", "eval.max_tokens=8", *drafts(pair))
+    return vst("lane=L5", "eval.max_tokens=8", *drafts(pair), timeout=900)
 
 
 def test_target_and_draft_are_updated_one_after_the_other_and_both_are_judged(drafted: Run) -> None:

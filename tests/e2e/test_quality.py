@@ -34,7 +34,7 @@ SHORT = ["eval.max_tokens=8", "lane.cycles=1", "lane.controls=none"]
 @pytest.fixture(scope="module")
 def climbed(ladder: Run, vst: Vst) -> Run:
     """The ladder up to L5 on servers of its own; it leaves the cold evaluation in the cache."""
-    return vst("lane=L5", *SHORT)
+    return vst("lane=L5", *SHORT, timeout=900)
 
 
 def test_the_tiny_pair_passes_on_identity_and_equals_the_cold_b_record_for_record(climbed: Run) -> None:
