@@ -82,7 +82,7 @@ def store(
         "lanes": [lane.to_json() for lane in verdict.lanes],
     }  # fmt: skip
     forge(content)
-    run.finish(content, {**{key: content[key] for key in ("verdict", "exit_code", "server")}, "attempt": 1})
+    run.finish(content, {**{key: content[key] for key in ("verdict", "exit_code", "server")}, "attempt": 1, "error": None})
     return path
 
 
