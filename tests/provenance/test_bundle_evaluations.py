@@ -82,7 +82,8 @@ def store(
         "lanes": [lane.to_json() for lane in verdict.lanes],
     }  # fmt: skip
     forge(content)
-    run.finish(content, {**{key: content[key] for key in ("verdict", "exit_code", "server")}, "attempt": 1, "error": None})
+    outcome = {key: content[key] for key in ("verdict", "exit_code", "server")}
+    run.finish(content, {**outcome, "attempt": 1, "error": None})
     return path
 
 
