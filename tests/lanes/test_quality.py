@@ -102,11 +102,18 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"model": with_digests(read_manifest(a), None), "checkpoint": with_digests(read_manifest(b), None)}
 
 
-@pytest.fixture
-def scripted(manifests: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+@pytest.fixture(scope="module")
+def conf(tmp_path_factory: pytest.TempPathFactory) -> config.VstConf:
     config.register()
+    overrides = ["lane=L5", "eval.concurrency=4", f"eval.limit={COUNT}", f"paths.cache={tmp_path_factory.mktemp('c')}"]
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
-        conf = config.load(compose("config", ["lane=L5", "eval.concurrency=4", f"eval.limit={COUNT}", f"paths.cache={tmp_path}"]))
+        return config.load(compose("config", overrides))
+
+
+@pytest.fixture
+def scripted(
+    conf: config.VstConf, manifests: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Scripted]:
     session = Session(conf, RunDir(tmp_path / "run", Request(("test",), (), "sha256:" + "0" * 64)), Silent())
     session.manifests.update(manifests)
     session.facts = ServerFacts("0.32.0", (), (), 1, False, False, "v", Instance("1", "x"))
