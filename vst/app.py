@@ -118,13 +118,14 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, operate, publish, records, selftest
+    from vst.lanes import evaluate, ladder, operate, publish, records, selftest
 
     operations = {
         "publish": publish.publish,
         "lifecycle": operate.operate,
         "record": records.record,
         "compare": records.compare,
+        "eval": evaluate.evaluate_model,
         "selftest": selftest.selftest,
     }
     return operations.get(name, ladder.climb)
@@ -234,8 +235,6 @@ def _masked(lane: LaneVerdict, scrubber: Scrubber) -> LaneVerdict:
         for check in lane.checks
     )
     return LaneVerdict(lane.lane, tuple(checks))
-
-
 
 
 def main() -> int:

@@ -13,38 +13,10 @@ import httpx
 import psutil
 import pytest
 
+from e2e.aftermath import TOTAL, left_not_serving, wait_for
 from e2e.conftest import Live, Run, Vst
 from e2e.proxy import Call, Proxy
 from vst.provenance.__main__ import check_run
-
-TOTAL = 902912
-
-
-def wait_for(path: Path, kind: str, enough: Any, process: Any, seconds: float = 120) -> dict[str, Any]:
-    """The first event of a kind that is enough, read from the growing events of a run."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if path.exists():
-            for line in path.read_text().splitlines():
-                if f'"kind": "{kind}"' in line and line.endswith("}") and enough(json.loads(line)):
-                    return dict(json.loads(line))
-        assert process.poll() is None, process.communicate()[0]
-        time.sleep(0.02)
-    raise AssertionError(f"no {kind} after {seconds} s")
-
-
-def left_not_serving(run: Run, live: Live) -> None:
-    """What must hold after every failed transaction."""
-    assert run.verdict["verdict"] == "FAIL_CLOSED"
-    assert run.verdict["server"]["state"] == "tainted"
-    posts = run.posts()
-    assert "/finish_weight_update" not in posts
-    assert "/resume" not in posts
-    assert "tainted" in run.out
-    assert httpx.get(f"{live.url}/is_paused", timeout=10, trust_env=False).json()["is_paused"] is True
-    update = json.loads((run.dir / "weight-update-1.json").read_text())
-    assert update["outcome"] == "failed"
-    assert update["server"]["state"] == "tainted"
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])

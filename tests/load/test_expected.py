@@ -7,7 +7,7 @@ import pytest
 
 from load.stories import WORK, A, B, seen
 from vst.errors import VerificationError
-from vst.load.expected import Expected, learn
+from vst.load.expected import Expected, Path, grid, learn
 from vst.load.seen import Seen
 
 
@@ -48,3 +48,15 @@ def test_state_that_does_not_answer_alike_is_no_reference(bad: Seen, told: str) 
 def test_one_answer_to_a_prompt_is_not_enough() -> None:
     with pytest.raises(VerificationError, match="answered 1 time"):
         learn("A", WORK, [moved(0, 0.0)])
+
+
+def test_leads_on_a_grid_let_neighbours_on_it_change_places() -> None:
+    """Log-probabilities from bfloat16 logits: what leads by one step may trail by one when it is computed otherwise."""
+    leads = [1, 40, 7, 12, 3, 90, 5, 33, 2, 18, 64, 4, 9, 27, 6, 50]
+    tokens = tuple(range(100, 116))
+    runners = tuple((200 + n, -1.0 - lead / 64) for n, lead in enumerate(leads))
+    on_grid = Path(tokens, (-1.0,) * 16, runners)
+    assert grid([on_grid]) == 1 / 64
+    assert Expected("A", (on_grid,), 0.0, 3).window == 2 / 64
+    off = Path(tokens, (-1.0,) * 16, ((200, -1.0171), *runners[1:]))
+    assert grid([off]) == grid([Path(tokens[:8], (-1.0,) * 8, runners[:8])]) == grid([]) == 0.0

@@ -90,6 +90,15 @@ def test_abort_is_good_only_as_declared_during_a_pause_and_with_the_right_start(
     assert not found(seen((11, 12, 77), 0.5, 1.05, finish="abort"), policy=policy).good
 
 
+def test_stream_that_ends_without_a_token_and_without_a_reason_was_aborted_before_it_began() -> None:
+    """So does vLLM 0.32 when all requests are aborted at once."""
+    policy = replace(STRICT, aborted=True)
+    assert found(seen((), 0.5, 1.05, finish=None), policy=policy).kind == "aborted"
+    assert not found(seen((), 0.5, 1.05, finish=None)).good
+    assert not found(seen((), 0.2, 0.9, finish=None), policy=policy).good
+    assert not found(seen(A[:3], 0.5, 1.05, finish=None), policy=policy).good
+
+
 def test_answer_that_crosses_an_update_may_go_on_as_anything_only_where_declared() -> None:
     policy = replace(STRICT, spanning=True)
     crossing = seen((*A[:3], 55, 56, 57), 0.9, 4.9, arrivals=(0.95,) * 3 + (4.1,) * 3)

@@ -7,6 +7,7 @@ import pytest
 from http_server import HttpServer, Reply, sequence
 
 from vst.errors import TransportError, VerificationError
+from vst.provenance.atomic import StorageFailure
 from vst.server.client import ControlPlane, HttpFailure
 from vst.server.lifecycle import RESETS, Lifecycle
 from vst.server.states import IllegalMove
@@ -144,3 +145,23 @@ def test_a_failed_pause_is_a_transport_error(server: HttpServer) -> None:
     server.routes["POST /pause"] = Reply(500, b"")
     with pytest.raises(TransportError):
         lifecycle(server).pause("abort")
+
+
+@pytest.mark.parametrize("fails", ["server_state", "http"])
+def test_a_disk_that_is_full_does_not_keep_a_tainted_server_from_being_paused(server: HttpServer, fails: str) -> None:
+    """Events fail once, as those of a run directory do: with the change of state, or with the call itself."""
+    failed: list[str] = []
+
+    def tell(kind: str, **fields: Any) -> None:
+        if kind == fails and not failed:
+            failed.append(kind)
+            raise StorageFailure("events.jsonl cannot be written: No space left on device")
+
+    one = Lifecycle(ControlPlane(server.url, on_exchange=lambda exchange: tell("http")), lambda kind, **fields: None)
+    one.found(False, False, "model")
+    one._tell = tell
+    one.taint("the record does not fit")
+    assert failed
+    assert server.paths() == ["/pause"]
+    assert one.state == "tainted"
+    assert one.left == "paused" if fails == "server_state" else "No space left" in one.left

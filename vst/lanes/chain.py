@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vst.errors import VerificationError, VstError
-from vst.lanes.asking import take
+from vst.lanes.asking import CLAIMS, take_each
+from vst.lanes.drafts import push_with_draft
+from vst.lanes.seats import arrived
 from vst.lanes.sending import join
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, outcome_of, push_here
-from vst.oracle.compare import difference, looks_like
 from vst.oracle.record import Record
 from vst.server.lifecycle import Lifecycle
 from vst.server.observe import Observation
@@ -26,7 +27,6 @@ from vst.transfer.plan import Sent
 from vst.verdict import Outcome
 
 FORMAT = "vst-chain/1"
-CLAIMS = {"checkpoint": "B", "model": "A"}
 
 
 class StepFailed(VstError):
@@ -54,9 +54,12 @@ class Done:
 
 @dataclass
 class Interpreter:
-    """Makes steps on the session's server; ``name`` distinguishes its files in the run directory.
+    """Makes steps on all servers of the session at once; ``name`` distinguishes its files in the run directory.
 
-    ``expected`` holds the record that each role's content must equal, for the steps that ask.
+    Of several servers it writes down what the first one showed; each must show what it should.
+
+    ``expected`` holds the record that each role's content must equal, for the steps that ask. ``watch`` hears of each
+    step, ``before`` it is made and ``after`` it was observed.
     """
 
     session: Session
@@ -64,13 +67,18 @@ class Interpreter:
     expected: Mapping[str, Record] = field(default_factory=dict)
     done: list[Done] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
-    refused: str | None = None
+    refused: list[str] = field(default_factory=list)
+    watch: Callable[[str, Step], None] | None = None
     failure: str | None = None
 
     @property
     def lifecycle(self) -> Lifecycle:
         found: Lifecycle = self.session.need("lifecycle")
         return found
+
+    def each(self, move: Callable[[Lifecycle], Any]) -> None:
+        """One move on every server."""
+        self.session.need("fleet").each(move)
 
     def check(self, steps: Sequence[Step]) -> set[Situation]:
         """Judge all steps against the table from where the server is now; IllegalMove names the first illegal one."""
@@ -88,12 +96,16 @@ class Interpreter:
         """Make one step and look. IllegalMove: refused, nothing was sent. StepFailed: the server is tainted."""
         before, begun = self.lifecycle.situation.value, time.monotonic()
         try:
-            result = VERBS[step.verb](self, step)
-            observed = self.lifecycle.observe()
+            self.each(lambda one: one.may(step.move))
         except IllegalMove as error:
-            self.refused = f"{step}: {error}"
+            self.refused.append(f"{step}: {error}")
             self.write()
             raise
+        try:
+            self._tell("before", step)
+            result = VERBS[step.verb](self, step)
+            observed = self.look()
+            self._tell("after", step)
         except VstError as error:
             raise self._failed(step, error) from error
         seconds = round(time.monotonic() - begun, 6)
@@ -102,9 +114,19 @@ class Interpreter:
         self.write()
         return self.done[-1]
 
+    def look(self) -> Observation:
+        """What the first server shows; VerificationError when it, or another, is not where it should be."""
+        seen: list[Observation] = []
+        self.each(lambda one: seen.append(one.observe()))
+        return seen[0] if len(seen) == 1 else self.lifecycle.observe()
+
+    def _tell(self, when: str, step: Step) -> None:
+        if self.watch is not None:
+            self.watch(when, step)
+
     def _failed(self, step: Step, error: VstError) -> StepFailed:
         outcome = error.outcome if isinstance(error, TransactionFailed) else outcome_of(error)
-        self.lifecycle.taint(str(error))
+        self.session.need("fleet").taint(str(error))
         self.failure = f"step {len(self.done) + 1}, {step}: {error}"
         self.write()
         return StepFailed(f"{self.failure}; no later step was made", outcome)
@@ -127,44 +149,45 @@ class Interpreter:
 
 
 def _pause(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.pause(step.args[0], clear_cache=False if "keep_cache" in step.args else None)
+    chain.each(lambda one: one.pause(step.args[0], clear_cache=False if "keep_cache" in step.args else None))
     return {}
 
 
 def _abort(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.abort()
+    chain.each(lambda one: one.abort())
     return {}
 
 
 def _reset(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.reset_caches(running="running" in step.args)
+    chain.each(lambda one: one.reset_caches(running="running" in step.args))
     return {"success": True}
 
 
 def _sleep(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.sleep(int(step.args[0]), *step.args[1:])
+    chain.each(lambda one: one.sleep(int(step.args[0]), *step.args[1:]))
     return {"asleep": list(chain.lifecycle.asleep)}
 
 
 def _wake(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.wake(step.args)
+    chain.each(lambda one: one.wake(step.args))
     return {"asleep": list(chain.lifecycle.asleep)}
 
 
 def _push(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.may("push")
-    sent = push_here(chain.session, Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}"))
-    chain.sent.append(sent)
-    return {"sent": sent.to_json(), "file": f"weight-update-{chain.session.transactions}.json"}
+    push = Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}")
+    file = f"weight-update-{chain.session.transactions + 1}.json"
+    sent, *drafts = push_with_draft(chain.session, push, push_here)
+    chain.sent += [sent, *drafts]
+    return {"sent": sent.to_json(), "file": file}
 
 
 def _resume(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.resume()
+    chain.each(lambda one: one.resume())
     return {}
 
 
 def _ask(chain: Interpreter, step: Step) -> dict[str, Any]:
-    chain.lifecycle.ask()
+    chain.each(lambda one: one.ask())
     return compare(chain.session, chain.expected, f"{chain.name}-{len(chain.done) + 1}")
 
 
@@ -181,17 +204,24 @@ VERBS: Mapping[str, Callable[[Interpreter, Step], dict[str, Any]]] = {
 
 
 def compare(session: Session, expected: Mapping[str, Record], file: str) -> dict[str, Any]:
-    """Take a record and compare it with that of what the server should hold; VerificationError when it differs."""
-    lifecycle, floor = session.need("lifecycle"), session.need("floor")
-    if lifecycle.holds not in expected:
-        raise VerificationError(f"there is no record to compare with: the server holds {lifecycle.holds}")
-    wanted = expected[lifecycle.holds]
-    record = take(session, session.need("server"), CLAIMS[lifecycle.holds], file)
-    apart = difference(record, wanted, floor)
-    result = {**apart.to_json(), "record": f"record-{file}.json", "holds": lifecycle.holds}
-    if not apart.equal:
-        other = next((one for role, one in expected.items() if role != lifecycle.holds), wanted)
-        like = looks_like(record, wanted, other, floor)
-        raise VerificationError(f"{like}; first {apart.first}; see {result['record']}")
-    lifecycle.verify()
+    """As ``look``; VerificationError when the record differs."""
+    result = look(session, expected, file)
+    if not result["equal"]:
+        raise VerificationError(f"{result['looks_like']}; first {result['first']}; see {result['record']}")
     return result
+
+
+def look(session: Session, expected: Mapping[str, Record], file: str) -> dict[str, Any]:
+    """Take a record of every seat and compare it with that of what the servers should hold; equal, they are verified.
+
+    The result is that of the first seat that differs, of the first of all where none does.
+    """
+    holds = session.need("lifecycle").holds
+    if holds not in expected:
+        raise VerificationError(f"there is no record to compare with: the server holds {holds}")
+    other = next((one for role, one in expected.items() if role != holds), expected[holds])
+    results = arrived(session, take_each(session, CLAIMS[holds], file), file, expected[holds], other)
+    if all(one["equal"] for one in results):
+        session.need("fleet").each(lambda one: one.verify())
+    worst = next((one for one in results if not one["equal"]), results[0])
+    return {**{key: value for key, value in worst.items() if key != "seat"}, "holds": holds}

@@ -11,16 +11,17 @@ from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.fleet import Replica, Server, named, over_all
 from vst.lanes.session import Session
 from vst.provenance.runtime import server_facts
+from vst.selftest.fault import fault_words
 from vst.server import allocation
 from vst.server.allocation import VISIBLE, Split, read_allocation
 from vst.server.client import ControlPlane, Exchange
-from vst.server.facts import Instance, ServerFacts, read_facts, read_start_time
+from vst.server.facts import Instance, ServerFacts, read_facts, read_label, read_start_time
 from vst.server.launch import SCRIPTED, ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
 from vst.server.seats import server_titles
 from vst.verdict import Check, Outcome
 
-UNDER_TEST = "model"
+UNDER_TEST, REFERENCE = "model", "reference"
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
 
@@ -32,6 +33,16 @@ class RestartedServer(VerificationError):
         super().__init__(
             f"the server was restarted behind our back: its process started at {after.start_time}, "
             f"the one that was examined at {before.start_time}; nothing proven before holds for it"
+        )
+
+
+class LabelMoved(VerificationError):
+    """The weight version changed without an update of this run."""
+
+    def __init__(self, before: str | None, after: str | None) -> None:
+        super().__init__(
+            f"the weight version changed behind our back: it was {before} after this run's last look and is {after} "
+            "now; somebody else writes to this server"
         )
 
 
@@ -47,6 +58,8 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         env[VISIBLE] = ",".join(gpus)
     backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
     kind = conf.kind if conf.kind != "attach" else SCRIPTED if conf.scripted else backend_kind
+    method, tokens = session.conf.model.draft_method or "draft_model", session.conf.model.draft_tokens
+    drafts = {"method": method, "num_speculative_tokens": tokens}
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
@@ -58,6 +71,7 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         args=tuple(args),
         env=env,
         launch_prefix=_prefix(session, kind, len(gpus or ())),
+        speculative=drafts if session.conf.model.draft_path else None,
     )
 
 
@@ -68,6 +82,8 @@ def _own_gpus(session: Session, index: int) -> tuple[str, ...] | None:
         return None
     each = len(gpus) // session.conf.server.replicas
     return gpus[index * each : (index + 1) * each]
+
+
 def _prefix(session: Session, kind: str, gpus: int) -> tuple[str, ...]:
     """What the server is started with; a double runs on this machine alone and needs no making ready of nodes."""
     words = session.conf.server.launch_prefix
@@ -137,10 +153,9 @@ def _launch(session: Session, model: Path, label: str, index: int, title: str) -
         session.run.evidence.default("server.port", port, f"any that was free, for the server {label}")
     expect_free(conf.host, port)
     flags, name = spec(session, index), served_name(session)
-    argv = command(flags, model, conf.host, port, name)
-    if label == UNDER_TEST:
-        # A reference comes from a server without faults.
-        argv += [word for fault in conf.faults for word in ("--fault", fault)]
+    argv = command(flags, model, conf.host, port, name, _draft_of(session, model))
+    if label != REFERENCE:
+        argv += fault_words(conf.faults, index + 1)
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)
     session.run.evidence.servers.append(server_facts(label, argv, env, tuple(flags.env), session.run.scrubber))
@@ -156,6 +171,13 @@ def _await(session: Session, server: Server, label: str) -> None:
     seconds = server.process.wait_ready(server.control, session.conf.server.start_timeout_s)
     phase.end()
     session.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=server.process.pid)
+
+
+def _draft_of(session: Session, model: Path) -> Path | None:
+    """The draft that belongs to the checkpoint in ``model``."""
+    found = {role: manifest for role, manifest in session.manifests.items() if manifest.path == model}
+    drafts = [session.manifests.get(f"draft-{role}") for role in found]
+    return next((draft.path for draft in drafts if draft is not None), None)
 
 
 def stop_server(session: Session, server: Server) -> None:
@@ -208,8 +230,22 @@ def expect_same_instances(session: Session) -> None:
     for replica in session.need("fleet").replicas:
         try:
             expect_same_instance(replica)
+            expect_same_label(session, replica)
         except VstError as error:
             raise named(error, replica.server.title) from error
+
+
+def note_labels(session: Session) -> None:
+    """Remember the weight version of every server: until this run's next update it must not move."""
+    session.labels = {one.server.title: read_label(one.server.control) for one in session.need("fleet").replicas}
+
+
+def expect_same_label(session: Session, replica: Replica) -> None:
+    """VerificationError when the weight version moved by itself; nothing is known of it after an update that failed."""
+    title = replica.server.title
+    before = replica.facts.weight_version if session.labels is None else session.labels.get(title)
+    if before is not None and (found := read_label(replica.server.control)) != before:
+        raise LabelMoved(before, found)
 
 
 def expect_same_instance(replica: Replica) -> None:
@@ -246,14 +282,17 @@ def close(session: Session) -> None:
 
 
 def same_check(session: Session) -> Check:
-    """``server.same``: the processes that were examined are those that answer at the end."""
-    return over_all([(one.server.title, _same(one)) for one in session.need("fleet").replicas])
+    """``server.same``: the processes that were examined are those that answer at the end, and nobody else updated
+    them.
+    """
+    return over_all([(one.server.title, _same(session, one)) for one in session.need("fleet").replicas])
 
 
-def _same(replica: Replica) -> Check:
+def _same(session: Session, replica: Replica) -> Check:
     expected = replica.facts.instance.to_json()
     try:
         expect_same_instance(replica)
+        expect_same_label(session, replica)
     except VerificationError as error:
         return Check("server.same", Outcome.FAIL, expected=expected, reason=str(error))
     except TransportError as error:

@@ -2,7 +2,8 @@
 
 Every prompt is asked several times beside others, first with an empty cache and then with a warm one. How far one
 token's log-probability moves between these is the spread: greedy answers of one state may part where two candidates
-are closer than that, and nowhere else.
+are closer than both can move, and nowhere else. Where log-probabilities lie on a grid, as those of bfloat16 logits do,
+each can move by one step of it, also if that was not seen while they were learned.
 """
 
 from __future__ import annotations
@@ -14,6 +15,11 @@ from typing import Any
 from vst.errors import VerificationError
 from vst.load.seen import Candidate, Seen
 from vst.load.workload import Workload
+
+LEADS = 16
+"""So many leads that lie on a grid do not do so by chance."""
+OFF_GRID = 0.01
+"""How far from a multiple of the step, in steps, rounding may put a lead."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,11 @@ class Expected:
     paths: tuple[Path, ...]
     spread: float
     repeats: int
+
+    @property
+    def window(self) -> float:
+        """The largest lead, in nats, that two candidates' log-probabilities can make up by moving."""
+        return 2 * max(self.spread, grid(self.paths))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,10 +72,11 @@ def learn(claim: str, workload: Workload, answers: Sequence[Seen]) -> Expected:
                 raise VerificationError(f"undisturbed answer {one.number} to prompt {prompt}: {fault}")
     paths = tuple(Path(group[0].tokens, group[0].logprobs, group[0].runners) for group in grouped)
     spread = max(_apart(path, one) for path, group in zip(paths, grouped, strict=True) for one in group)
+    known = Expected(claim, paths, spread, min(len(group) for group in grouped))
     for path, group in zip(paths, grouped, strict=True):
         for one in group:
-            _same(path, one, spread)
-    return Expected(claim, paths, spread, min(len(group) for group in grouped))
+            _same(path, one, known.window)
+    return known
 
 
 def unsound(one: Seen, wanted: int) -> str | None:
@@ -93,11 +105,23 @@ def parting(tokens: Sequence[int], path: Path) -> int:
     return min(len(tokens), len(path.tokens))
 
 
-def near_tie(path: Path, position: int, token: int, spread: float) -> bool:
-    """Whether ``token`` may stand at ``position`` instead: it is the runner-up there, behind by no more than both
-    candidates' log-probabilities can move."""
+def near_tie(path: Path, position: int, token: int, window: float) -> bool:
+    """Whether ``token`` may stand at ``position`` instead: it is the runner-up there and behind by no more than
+    ``window``."""
     runner = path.runners[position]
-    return runner is not None and runner[0] == token and path.logprobs[position] - runner[1] <= 2 * spread
+    return runner is not None and runner[0] == token and path.logprobs[position] - runner[1] <= window
+
+
+def grid(paths: Sequence[Path]) -> float:
+    """The step of the grid on which the leads of all tokens over their runners-up lie, in nats; 0 where there is none.
+
+    It is the smallest lead, if every other one is a multiple of it.
+    """
+    pairs = ((lead, runner) for path in paths for lead, runner in zip(path.logprobs, path.runners, strict=True))
+    leads = [lead - runner[1] for lead, runner in pairs if runner is not None and lead > runner[1]]
+    step = min(leads, default=0.0)
+    regular = len(leads) >= LEADS and all(abs(lead / step - round(lead / step)) < OFF_GRID for lead in leads)
+    return step if regular else 0.0
 
 
 def _apart(path: Path, one: Seen) -> float:
@@ -106,10 +130,10 @@ def _apart(path: Path, one: Seen) -> float:
     return max((abs(a - b) for a, b in pairs), default=0.0)
 
 
-def _same(path: Path, one: Seen, spread: float) -> None:
+def _same(path: Path, one: Seen, window: float) -> None:
     at = parting(one.tokens, path)
-    if at < len(path.tokens) and not near_tie(path, at, one.tokens[at], spread):
+    if at < len(path.tokens) and not near_tie(path, at, one.tokens[at], window):
         raise VerificationError(
             f"the undisturbed state does not repeat: prompt {one.prompt}, position {at}: token {one.tokens[at]} in "
-            f"answer {one.number}, {path.tokens[at]} before, with a spread of {spread:g}; no load can be judged by it"
+            f"answer {one.number}, {path.tokens[at]} before, not within {window:g}; no load can be judged by it"
         )

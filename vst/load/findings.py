@@ -109,14 +109,15 @@ def _belongs(one: Seen, allowed: Sequence[Expected]) -> Finding | None:
     for state in allowed:
         path = state.paths[one.prompt]
         at = parting(one.tokens, path)
-        tie = at < min(len(one.tokens), len(path.tokens)) and near_tie(path, at, one.tokens[at], state.spread)
+        tie = at < min(len(one.tokens), len(path.tokens)) and near_tie(path, at, one.tokens[at], state.window)
         length = len(one.tokens) == len(path.tokens)
         if tie and length and one.finish == "length":
             return Finding(one.number, "tie", state.claim, f"parts at a near tie at position {at}")
         if at == len(one.tokens) or tie:
             if length and one.finish == "length":
                 return Finding(one.number, "whole", state.claim)
-            if one.finish == "abort":
+            # vLLM ends a stream that was aborted before its first token without any finish reason.
+            if one.finish == "abort" or not (one.tokens or one.finish):
                 return Finding(one.number, "aborted", state.claim, f"aborted after {len(one.tokens)} tokens")
     return None
 

@@ -18,6 +18,7 @@ from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
+from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
 from vst.lanes.seats import EACH, each_check, judge_seats
 from vst.lanes.transition import arrival_check, cold_check, label_check
 from vst.oracle.compare import difference, looks_like, spread
@@ -26,8 +27,10 @@ from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
 from vst.provenance.rejudge_endurance import EnduranceJudge
+from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
+from vst.server.plan import parse_all
 from vst.server.seats import seat_name, seat_titles, server_titles
 from vst.verdict import Check, Outcome
 
@@ -85,6 +88,7 @@ class Judge:
         self._lane: Mapping[str, Any] = content.get("lane") or {}
         server = content.get("server") or {}
         self._capabilities: Mapping[str, Any] = server.get("capabilities") or {}
+        self._evaluations = EvaluationJudge(bundle, content)
         self._titles, self._servers = seat_titles(server), len(server_titles(server))
         self._seats = [self._first_records(seat) for seat in range(len(self._titles))]
         self._firsts = self._seats[0]
@@ -94,8 +98,14 @@ class Judge:
 
     def again(self, lane: str, name: str, stored: Stored) -> Check | None:
         """The check as it comes out now; None for one that no record speaks of."""
+        if name.startswith(("eval.", "draft.", "compare.")) and self._evaluations.judges(name):
+            return self._evaluations.again(lane, name, stored)
         if name.startswith("control.") and name != "control.all":
             return self._control(name.removeprefix("control."), stored)
+        if lane == "L4" and name in IDS:
+            return self._lifecycle[name]
+        if name == EACH and lane == "L5":
+            return self._evaluations.again(lane, name, stored)
         if name == EACH and stored["observed"] is not None:
             return self._each(lane, stored)
         if lane == "L6":
@@ -247,6 +257,32 @@ class Judge:
     def _cold(self, stored: Stored) -> Check:
         declared, reason = bool(self._capabilities["cached_tokens"]), self._capabilities.get("reason")
         return cold_check(list(stored["observed"]), declared, reason)
+
+    @cached_property
+    def _lifecycle(self) -> dict[str, Check]:
+        """The checks of L4 from its files, with the answers compared anew from their records."""
+        found = dict(self._bundle.json(FILE) or {})
+        found["answers"] = {name: self._answer(one) for name, one in found["answers"].items()}
+        lifecycle, capabilities = self._conf["lifecycle"], self._capabilities
+        settings = Settings(
+            settle_s=float(self._conf["load"]["settle_s"]),
+            admission=lifecycle["admission"],
+            sleep=capabilities["sleep"],
+            sleep_reason=capabilities.get("sleep_reason"),
+            chain=parse_all(lifecycle["chain"]),
+            floor=self.floor,
+        )
+        return {check.id: check for check in LaneJudge(found, settings, self._bytes).checks()}
+
+    def _bytes(self, name: str) -> bytes | None:
+        return self._bundle.read(name) if name in self._bundle.files else None
+
+    def _answer(self, stored: Mapping[str, Any]) -> dict[str, Any]:
+        states = {"checkpoint": self.record(REFERENCE), "model": self._first}
+        wanted, record, floor = states.pop(stored["holds"]), self.record(stored["record"]), self._need_floor()
+        apart = difference(record, wanted, floor)
+        like = "" if apart.equal else looks_like(record, wanted, next(iter(states.values())), floor)
+        return {**apart.to_json(), "record": stored["record"], "holds": stored["holds"], "looks_like": like}
 
     def _control(self, family: str, stored: Stored) -> Check | None:
         name = f"record-control-{family}.json"

@@ -97,9 +97,9 @@ class EnduranceJudge:
         return tuple(judge(read_log(self._read(file)), expected, policy) for file in files)
 
     def _learned(self, claim: str) -> Expected:
-        content = self._bundle.json(f"load-learn-{claim.lower()}-expected.json")
+        content = self._bundle.json(f"load-endurance-{claim.lower()}-expected.json")
         if content is None:
-            raise VerificationError(f"load-learn-{claim.lower()}-expected.json is missing or damaged")
+            raise VerificationError(f"load-endurance-{claim.lower()}-expected.json is missing or damaged")
         return Expected.from_json(content)
 
     def _read(self, file: str) -> bytes:

@@ -116,6 +116,10 @@ class RunDir:
         self._journals.append(Journal(self.path / name, self.scrubber))
         return self._journals[-1]
 
+    def adopt(self, name: str) -> None:
+        """Take over a file that somebody wrote line by line, so that ``write_bytes`` may replace it."""
+        self._written[name] = file_sha256(self.path / name)
+
     def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any], draw: Draw | None = None) -> None:
         """Write the verdict, then what ``draw`` makes of the files, the final sidecars, and last ``run.json``, which
         says that all is there.

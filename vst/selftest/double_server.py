@@ -33,7 +33,7 @@ class Double:
             Replica(number, checkpoint.shape, checkpoint.tensors, options.ranks, memory, options.faults)
             for number in range(options.replicas)
         ]
-        self.engines = [Engine(replica, options.faults, self._died) for replica in self.replicas]
+        self.engines = [Engine(replica, options.faults, self._died, options.step_s) for replica in self.replicas]
         self.receiver = Receiver(self.replicas)
         self.breaking = Breaking(options.faults, lambda: self.served)
         self.label = "default"

@@ -24,7 +24,9 @@ RUNNING_AT_ONCE = 64
 class Engine:
     """Steps one replica. ``core`` is held by a step, an update and every other call that reaches the engine."""
 
-    def __init__(self, replica: Replica, faults: Sequence[Fault], on_death: Callable[[str], None]) -> None:
+    def __init__(
+        self, replica: Replica, faults: Sequence[Fault], on_death: Callable[[str], None], step_s: float = 0.0
+    ) -> None:
         self.replica = replica
         self.core = threading.RLock()
         self.paused: str | None = None
@@ -33,6 +35,7 @@ class Engine:
         self.dead: str | None = None
         self._faults = faults
         self._die = on_death
+        self._step_s = step_s
         self._changed = threading.Condition()
         self._asked = 0  # calls that wait for the engine: a lock alone would let the steps starve them
         threading.Thread(target=self._loop, daemon=True, name=f"engine-{replica.number}").start()
@@ -109,6 +112,7 @@ class Engine:
                 time.sleep(0.0005)
             with self.core:
                 self._step_all(batch)
+            time.sleep(self._step_s)
 
     def _next_batch(self) -> list[Generation]:
         with self._changed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -81,7 +81,9 @@ class Fault:
     """One fault; ``first`` and ``last`` count from 1 the updates, calls or cycles that it is there for.
 
     ``match`` is a regular expression searched in the checkpoint's tensor names and ``family`` a tensor family; without
-    either all tensors are meant. ``after`` is the number of answered completions before which nothing happens.
+    either all tensors are meant. ``rank`` and ``replica`` count from 0 inside one server; ``instance`` is the number of
+    the server, from 1, where a run starts several. ``after`` is the number of answered completions before
+    which nothing happens.
     """
 
     kind: str
@@ -91,6 +93,7 @@ class Fault:
     of: str = "tensor"
     rank: int | None = None
     replica: int | None = None
+    instance: int | None = None
     first: int = 1
     last: int | None = None
     after: int = 0
@@ -146,7 +149,7 @@ def parse(text: str) -> Fault:
 
 def make(kind: str, **given: Any) -> Fault:
     """A fault of ``kind``; ConfigError for a field that the kind does not use or a value that it cannot have."""
-    unused = sorted(set(given) - set(KINDS[kind]))
+    unused = sorted(set(given) - set(KINDS[kind]) - {"instance"})
     if unused:
         raise ConfigError(f"fault {kind} does not use {', '.join(unused)}; it uses {', '.join(KINDS[kind])}")
     values: dict[str, Any] = {key: _frozen(key, value) for key, value in given.items()}
@@ -170,6 +173,12 @@ def _check(fault: Fault) -> None:
 
 def _known(phase: str | None) -> bool:
     return phase is not None and (phase.startswith("/") or phase in PHASES)
+
+
+def fault_words(texts: Sequence[str], instance: int) -> list[str]:
+    """The words of a double's command line for the faults of one server of several; a reference's server has none."""
+    mine = [text for text in texts if parse(text).instance in (None, instance)]
+    return [word for text in mine for word in ("--fault", text)]
 
 
 def to_json(fault: Fault) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class Options:
     vllm: str
     weights_bytes: int
     kv_bytes: int
+    step_s: float
     faults: tuple[Fault, ...]
 
 
@@ -54,6 +55,7 @@ def read(argv: Sequence[str]) -> Options:
         vllm=args.vllm_version,
         weights_bytes=round(args.weights_mib * MIB),
         kv_bytes=round(args.kv_mib * MIB),
+        step_s=args.step_ms / 1000,
         faults=tuple(parse(text) for text in args.fault),
     )
 
@@ -74,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--vllm-version", default="0.32.0", help="the version whose double this is")
     parser.add_argument("--weights-mib", type=float, default=32, help="what each rank's weights take at least")
     parser.add_argument("--kv-mib", type=float, default=32, help="what each replica's KV cache takes")
+    parser.add_argument("--step-ms", type=float, default=0, help="what each token of all requests takes at least")
     parser.add_argument("--fault", action="append", default=[], help="a fault as a JSON object; may be repeated")
     return parser
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from vst.checkpoint.tiny import LAYERS
 from vst.errors import ConfigError
-from vst.selftest import call_rows, content_rows
+from vst.selftest import call_rows, content_rows, endurance_rows, lifecycle_rows
 from vst.selftest.pairs import EXPERTS
 from vst.selftest.row import Row
 
@@ -24,6 +24,7 @@ def healthy() -> Iterator[Row]:
     yield Row("healthy_scales", "L3", pair="scaled", overrides=ONE_CYCLE)
     yield Row("healthy_two_ranks", "L3", overrides=(*PLAIN, "server.tensor_parallel_size=2"))
     yield Row("healthy_two_replicas", "L3", overrides=(*PLAIN, "server.data_parallel_size=2"))
+    yield Row("healthy_two_servers", "L3", overrides=(*PLAIN, "server.replicas=2"))
     yield Row("healthy_without_prefix_caching", "L3", overrides=(*PLAIN, "server.args=[--no-enable-prefix-caching]"))
     yield Row("healthy_many_buckets", "L3", overrides=(*PLAIN, "transfer.bucket_bytes=4096"))
     slow = ("transfer.rate_limit_bytes_per_s=1000000", "transfer.bucket_bytes=65536")
@@ -31,9 +32,15 @@ def healthy() -> Iterator[Row]:
 
 
 def table(seed: int) -> list[Row]:
-    """All rows of one seed; what a seed may choose is drawn row by row, so that a new row changes no other."""
-    faulty = [*content_rows.rows(_rng(seed, "content"), tensor_names(), EXPERTS), *call_rows.rows(_rng(seed, "calls"))]
-    rows = [*healthy(), *faulty]
+    """All rows of one seed; a seed draws what a fault hits, each group of rows by itself."""
+    sound = [*healthy(), *lifecycle_rows.healthy(), *endurance_rows.healthy()]
+    faulty = [
+        *content_rows.rows(_rng(seed, "content"), tensor_names(), EXPERTS),
+        *call_rows.rows(_rng(seed, "calls")),
+        *lifecycle_rows.rows(_rng(seed, "moves")),
+        *endurance_rows.rows(_rng(seed, "endurance")),
+    ]
+    rows = [*sound, *faulty]
     names = [row.name for row in rows]
     if len(set(names)) != len(names):
         raise ConfigError(f"two rows of the table have one name: {sorted(n for n in names if names.count(n) > 1)}")

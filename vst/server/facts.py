@@ -119,6 +119,12 @@ def read_instance(control: ControlPlane) -> Instance:
     return Instance(read_start_time(control), config.get("instance_id"))
 
 
+def read_label(control: ControlPlane) -> str | None:
+    """The weight version as it is now; None where the server has none."""
+    label = _field(_ask(control, "/weight_info"), "weight_version")
+    return label if isinstance(label, str) else None
+
+
 def read_start_time(control: ControlPlane) -> str | None:
     text = _ask(control, "/metrics")
     found = START_TIME.search(text) if isinstance(text, str) else None

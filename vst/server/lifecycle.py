@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from vst.errors import VerificationError, VstError
+from vst.provenance.atomic import StorageFailure
 from vst.server.client import ControlPlane, HttpFailure
 from vst.server.observe import Observation, mismatches, observe, read_flag
 from vst.server.states import LOOKS, IllegalMove, Situation, ends, name_of, wake_name
@@ -80,9 +82,11 @@ class Lifecycle:
     def reset_caches(self, running: bool = False) -> None:
         """Empty the three caches; the prefix cache must say ``success: true``, the others only have to answer.
 
-        ``running`` also takes the blocks of requests that are frozen; they are computed again later.
+        ``running`` also takes the blocks of requests that are frozen; they are computed again later. A server that
+        serves always has to: who asks meanwhile holds blocks, and the cache would never be empty.
         """
         self._begin("reset")
+        running = running or self.situation is Situation.SERVING
         for path in RESETS:
             self._reset(path, {"reset_running_requests": "true"} if running and path == RESETS[0] else {})
 
@@ -138,9 +142,9 @@ class Lifecycle:
         self.mode = None
         self._settle(target[0])
 
-    def may(self, move: str) -> None:
-        """IllegalMove, with nothing sent, when the move is not legal now."""
-        self._begin(move)
+    def may(self, move: str) -> tuple[Situation, ...]:
+        """Where the move may end; IllegalMove, with nothing sent, when it is not legal now."""
+        return self._begin(move)
 
     def ask(self) -> None:
         """A request may be sent; IllegalMove where it would be held, or kill the engine."""
@@ -172,7 +176,9 @@ class Lifecycle:
         if self._stable not in RECOVERABLE:
             restart = restart or f"it failed while it was {self._stable.value}: what memory it has is not known"
         self.recovering, self.restart = False, restart
-        self._set(Situation.TAINTED, reason)
+        with suppress(StorageFailure):
+            # A disk that is full ends the run, and says so there; here it must not keep the server from being paused.
+            self._set(Situation.TAINTED, reason)
         try:
             self._control.post("/pause", params={"mode": "keep"}, timeout_s=TAINT_TIMEOUT_S)
             self._expect_paused(True)
@@ -232,10 +238,9 @@ class Lifecycle:
         self._set(situation)
 
     def _set(self, situation: Situation, reason: str = "") -> None:
-        if situation is not self.situation:
-            before, after = self.situation.value, situation.value
-            self._tell("server_state", before=before, after=after, holds=self.holds, reason=reason)
-        self.situation = situation
+        before, self.situation = self.situation, situation
+        if situation is not before:
+            self._tell("server_state", before=before.value, after=situation.value, holds=self.holds, reason=reason)
 
     def _expect_paused(self, expected: bool) -> None:
         found = read_flag(self._control, "/is_paused", "is_paused")

@@ -136,7 +136,8 @@ TRANSITIONS: tuple[Transition, ...] = (
         for running, held in UNHELD.items()
     ),
     Transition("abort", AWAKE, (), "POST /abort_requests", "nothing", FLAG + " as before; every stream has ended"),
-    Transition("reset", (*AWAKE, S.PAUSED_LOST, *WEIGHTS_THERE), (), RESET, "no blocks held",
+    Transition("reset", (*AWAKE, S.PAUSED_LOST, *WEIGHTS_THERE), (), RESET,
+               "no blocks held; while serving the requests that hold some are computed again",
                "the prefix cache says success: true"),
     Transition("sleep(1)", AWAKE, (S.ASLEEP_1,), "POST /sleep?level=1", "nothing", FLAGS),
     Transition("sleep(1)", (S.ASLEEP_1,), (), "POST /sleep?level=1", "nothing", FLAGS),

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field
 from vst.errors import TransportError
 from vst.lanes import traffic
 from vst.lanes.asking import take_each
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.endurance.arrival import Arrival
 from vst.lanes.endurance.checks import LEARNING
-from vst.lanes.endurance.memory import used
+from vst.lanes.endurance.memory import Memory
 from vst.lanes.endurance.phases import by_name
 from vst.lanes.seats import arrived
 from vst.lanes.session import Session
-from vst.lanes.transaction import CLAIMS, Push, transact
+from vst.lanes.transaction import CLAIMS, Push
 from vst.load.expected import Expected
 from vst.load.generator import Load
 from vst.load.judge import LoadReport, judge
@@ -37,6 +38,7 @@ class Cycles:
 
     session: Session
     states: Mapping[str, Record]
+    memory: Memory
     answers: dict[str, Expected] = field(default_factory=dict)
     arrivals: list[Arrival] = field(default_factory=list)
     sent: list[Sent] = field(default_factory=list)
@@ -51,7 +53,7 @@ class Cycles:
         self.session.progress.say(f"endurance: to {claim}" + (", learning what a load is answered" if learn else ""))
         self.arrivals.append(self._arrive(0, role, f"endurance-learn-{len(self.arrivals) + 1}", []))
         if self.arrivals[-1].good and learn:
-            self.answers[claim] = traffic.learn_answers(self.session, claim, f"learn-{claim.lower()}")
+            self.answers[claim] = traffic.learn_answers(self.session, claim, f"endurance-{claim.lower()}")
         return self.arrivals[-1].good
 
     def run(self) -> None:
@@ -81,8 +83,8 @@ class Cycles:
         session, previous = self.session, CLAIMS["model" if role == "checkpoint" else "checkpoint"]
         self._wait_for_answers(loads)
         session.loads = loads
-        self.sent.append(transact(session, Push(role, purpose="endurance")))
-        number = session.transactions
+        number = session.transactions + 1
+        self.sent += push_with_draft(session, Push(role, purpose="endurance"))
         self._wait_for_answers(loads)
         session.loads = []
         for load in loads:
@@ -92,7 +94,7 @@ class Cycles:
         if all(one["equal"] for one in seats):
             session.need("fleet").each(lambda lifecycle: lifecycle.verify())
         phases = by_name(session.run.evidence.timeline.phases, number)
-        return Arrival(cycle, role, name, tuple(seats), self._judged(name, loads), phases, used(session))
+        return Arrival(cycle, role, name, tuple(seats), self._judged(name, loads), phases, self.memory.used())
 
     def _judged(self, name: str, loads: list[Load]) -> tuple[LoadReport, ...]:
         session = self.session

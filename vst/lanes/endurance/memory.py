@@ -1,33 +1,37 @@
-"""What a run can see of its servers' memory: the resident bytes of all processes of those that it started."""
+"""What a run can see of the memory of all its servers together."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from dataclasses import dataclass
 
-import psutil
-
+from vst.errors import VerificationError
+from vst.lanes.memory import source_of
 from vst.lanes.session import Session
-from vst.lifeline import descendants
+from vst.server.memory import Source
+
+FIRST_ONLY = ("pid", "device")
+"""Declared sources that speak of one process, or of all GPUs at once: read once, however many servers there are."""
 
 
-def source(session: Session) -> str:
-    """What ``used`` reads, or why it reads nothing."""
-    if any(server.process is None for server in session.servers):
-        return "a server that this run did not start"
-    return "resident memory of all processes of the servers"
+@dataclass(frozen=True)
+class Memory:
+    """Where the bytes are read, once for every server; without a source ``name`` says why there is none."""
+
+    name: str
+    sources: tuple[Source, ...] = ()
+
+    def used(self) -> int | None:
+        """The bytes that all servers use; None without a source."""
+        return sum(source.read() for source in self.sources) if self.sources else None
 
 
-def used(session: Session) -> int | None:
-    """Bytes; None where a server was not started by this run."""
-    processes = [server.process for server in session.servers]
-    if any(process is None for process in processes):
-        return None
-    return sum(_resident(process.pid) for process in processes if process is not None)
-
-
-def _resident(pid: int) -> int:
-    total = 0
-    for member in descendants(pid):
-        with suppress(psutil.NoSuchProcess):
-            total += int(member.memory_info().rss)
-    return total
+def memory_of(session: Session) -> Memory:
+    """The memory of this run's servers, as ``server.memory`` or the processes that it started tell it."""
+    kind = (session.conf.server.memory or "").partition(":")[0]
+    once = kind in FIRST_ONLY or (not kind and session.conf.server.kind == "gpu")
+    servers = session.servers[:1] if once else session.servers
+    try:
+        sources = tuple(source_of(session, server) for server in servers)
+    except VerificationError as error:
+        return Memory(str(error))
+    return Memory("; ".join(source.name for source in sources), sources)

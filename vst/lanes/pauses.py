@@ -1,0 +1,65 @@
+"""Lane L4, the pauses: every mode with streams in flight, and a request that knocks while the server does not serve."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vst.lanes.chain import Interpreter
+from vst.lanes.lifecycle_checks import PAUSES
+from vst.lanes.session import Session
+from vst.lanes.streams import Marks, streams, warm
+from vst.server.plan import Step
+
+REQUESTS = 160
+"""A server that refuses requests is asked no more often than this."""
+
+
+def run_pauses(session: Session, chain: Interpreter, claim: str) -> None:
+    """Pause with streams in flight in every mode, knock, resume: ``load-pause-*.jsonl`` and ``load-knock-*.jsonl``."""
+    for name, step in PAUSES.items():
+        session.progress.say(f"{step} with streams in flight")
+        _pause(session, chain, name, step, claim)
+
+
+def _pause(session: Session, chain: Interpreter, name: str, step: Step, claim: str) -> None:
+    conf = session.conf.load
+    with streams(session, f"pause-{name}", conf.concurrency, REQUESTS) as load:
+        load.mark("holds", claim=claim)
+        warm(load, conf.concurrency, conf.request_s)
+        marks = Marks(session, load)
+        chain.watch = marks
+        chain.make(step)
+        with knocking(session, chain, name, claim, step.args[0], marks):
+            time.sleep(conf.settle_s + session.conf.lifecycle.quiet_s)
+            chain.look()
+            chain.make(Step("resume"))
+        load.stop(conf.drain_s)
+    chain.watch = None
+
+
+@contextmanager
+def knocking(
+    session: Session, chain: Interpreter, name: str, claim: str, mode: str, others: Marks | None = None
+) -> Iterator[None]:
+    """One request that is sent to a server that does not serve; inside, the chain must bring it back to serving.
+
+    Writes ``load-knock-<name>.jsonl`` with the marks of the steps that follow.
+    """
+    conf = session.conf.load
+    with streams(session, f"knock-{name}", 1, 1) as load:
+        load.mark("holds", claim=claim)
+        marks = Marks(session, load)
+        marks.already(mode)
+
+        def both(when: str, step: Step) -> None:
+            marks(when, step)
+            if others is not None:
+                others(when, step)
+
+        chain.watch = both
+        yield
+        load.run_out(conf.request_s)
+        load.stop(conf.drain_s)
+    chain.watch = others

@@ -1,0 +1,131 @@
+"""Lane L4, the sleeps: both levels, the wake orders, what is refused meanwhile, and the bytes that go and come back."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vst.errors import VerificationError
+from vst.lanes.asking import CLAIMS
+from vst.lanes.chain import Interpreter
+from vst.lanes.lifecycle_checks import ORDERS, STILL_TOO_EARLY, TOO_EARLY
+from vst.lanes.memory import MemoryWatch, Nap, wanted
+from vst.lanes.pauses import knocking
+from vst.lanes.session import Session
+from vst.provenance.rundir import EVENTS
+from vst.server.plan import Step
+from vst.server.states import IllegalMove, Situation
+
+Answer = Callable[[str], None]
+"""Takes a record under a name and compares it; raises where it differs, so that nothing follows."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A step that was tried where it is not legal: why it was refused, and how many POST calls left meanwhile."""
+
+    step: str
+    situation: str
+    refused: str
+    sent: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def measure_noise(session: Session, chain: Interpreter, watch: MemoryWatch) -> None:
+    """How far the server's memory moves over a pause and a resume without a sleep."""
+    seen = watch.rest()
+    chain.make(Step("pause", ("abort",)))
+    seen += watch.rest()
+    chain.make(Step("resume"))
+    seen += watch.rest()
+    watch.noise = max(seen) - min(seen) if seen else 0
+
+
+def sleep_level_1(session: Session, watch: MemoryWatch, order: str, chain: Interpreter, answer: Answer) -> Refusal:
+    """Sleep at level 1, try to push, wake in one order, and look at the answers."""
+    session.progress.say(f"sleep(1), woken {order}")
+    claim, rest = CLAIMS[chain.lifecycle.holds], watch.rest()
+    chain.make(Step("sleep", ("1",)))
+    with knocking(session, chain, f"asleep-1-{order}", claim, "asleep"):
+        refusal = attempt(session, chain, Step("push"))
+        asleep = watch.until(lambda found: freed_enough(session, watch, 1, rest, found))
+        for step in ORDERS[order]:
+            time.sleep(session.conf.lifecycle.quiet_s)
+            chain.make(step)
+        serve(chain)
+    answer(order)
+    remember(watch, 1, rest, asleep)
+    return refusal
+
+
+def sleep_level_2(
+    session: Session, watch: MemoryWatch, role: str, chain: Interpreter, answer: Answer
+) -> list[Refusal]:
+    """Sleep at level 2, try everything that must wait for a push, push ``role``, and look at the answers."""
+    session.progress.say(f"sleep(2), then a push of {role}")
+    claim, rest = CLAIMS[chain.lifecycle.holds], watch.rest()
+    chain.make(Step("sleep", ("2",)))
+    with knocking(session, chain, "asleep-2", claim, "asleep"):
+        refusals = [attempt(session, chain, step) for step in TOO_EARLY]
+        asleep = watch.until(lambda found: freed_enough(session, watch, 2, rest, found))
+        time.sleep(session.conf.lifecycle.quiet_s)
+        chain.make(Step("wake", ("weights",)))
+        refusals += [attempt(session, chain, step) for step in STILL_TOO_EARLY]
+        time.sleep(session.conf.lifecycle.quiet_s)
+        for step in (Step("pause", ("keep",)), Step("reset"), Step("push", (role,)), Step("wake", ("kv_cache",))):
+            chain.make(step)
+        serve(chain)
+    answer("level-2")
+    remember(watch, 2, rest, asleep)
+    return refusals
+
+
+def serve(chain: Interpreter) -> None:
+    """Resume a server that is wholly awake and did not resume by itself."""
+    if chain.lifecycle.situation is not Situation.SERVING:
+        chain.make(Step("resume"))
+
+
+def freed_enough(session: Session, watch: MemoryWatch, level: int, rest: list[int], found: int) -> bool:
+    device = watch.source is not None and watch.source.device
+    return min(rest, default=0) - found >= wanted(level, device, weights_bytes(session), watch.noise)
+
+
+def weights_bytes(session: Session) -> int:
+    """The bytes of the checkpoint that the server holds, by its manifest; A and B have the same."""
+    return int(session.manifests["model"].total_bytes)
+
+
+def remember(watch: MemoryWatch, level: int, rest: list[int], asleep: int) -> None:
+    """Read the memory of the server that serves again and keep the nap."""
+    if watch.source is None:
+        return
+    at_rest = min(rest)
+    awake = watch.until(lambda found: found - asleep >= (at_rest - asleep) // 2)
+    watch.naps.append(Nap(level, at_rest, asleep, awake, watch.noise, watch.source.device))
+
+
+def attempt(session: Session, chain: Interpreter, step: Step) -> Refusal:
+    """Try a step that is not legal now, and count what was sent. One that is made ends the lane: the server moved."""
+    before, situation = posts(session), chain.lifecycle.situation.value
+    try:
+        chain.make(step)
+    except IllegalMove as error:
+        return Refusal(str(step), situation, str(error), posts(session) - before)
+    raise VerificationError(f"{step} was made while the server was {situation}: it must be refused")
+
+
+def posts(session: Session) -> int:
+    """How many POST calls the run and its publisher have sent so far, by the events."""
+    return sum(_is_post(line) for line in (session.run / EVENTS).read_text().splitlines())
+
+
+def _is_post(line: str) -> bool:
+    event = json.loads(line)
+    return event["kind"] in ("http", "publisher_http") and event.get("method") == "POST"
+
