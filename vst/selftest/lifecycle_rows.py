@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from vst.selftest.row import Row, fault
 
-PACED = ("server.args=['--step-ms=8']", "load.prompts=3", "load.rounds=2", "load.output_tokens=40")
+PACED = ("server.args=['--step-ms=5']", "load.prompts=3", "load.rounds=2", "load.output_tokens=32")
 L4 = (
     "lane.cycles=1",
     "lane.controls=none",
     *PACED,
     "load.settle_s=0.5",
-    "lifecycle.quiet_s=0.3",
+    "lifecycle.quiet_s=0.2",
 )
 """Streams slow enough for a pause to find them in the middle, and short waits around it."""
 
