@@ -22,6 +22,7 @@ from vst.lanes.transaction import TransactionFailed, completed_check, outcome_of
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference
 from vst.provenance.encoding import to_bytes
+from vst.server.lifecycle import NotSeen
 from vst.server.plan import Step, parse_all
 from vst.verdict import LaneVerdict, Outcome
 
@@ -54,12 +55,20 @@ def run_lifecycle(session: Session, reference: Reference) -> LaneVerdict:
         lane.run()
     except VstError as error:
         lane.found.broken = error
+        if _denied(error):
+            lane.found.looking_at = "sleep.state"
     session.run.write(FILE, lane.to_json())
     judge = LaneJudge(lane.to_json(), settings(session), lambda name: _read(session, name))
     cause = lane.found.broken.__cause__ if lane.found.broken else None
     sent = [one for chain in lane.found.chains.values() for one in chain.sent]
     completed = completed_check(sent, cause if isinstance(cause, TransactionFailed) else None)
     return LaneVerdict("L4", (*judge.checks(), completed, same_check(session)))
+
+
+def _denied(error: VstError) -> bool:
+    """Whether a sleep or a wake was answered, and the flags or the gauge deny it."""
+    moved = isinstance(error, StepFailed) and error.step.verb in ("sleep", "wake")
+    return moved and isinstance(error.__cause__, NotSeen)
 
 
 def settings(session: Session) -> Settings:

@@ -23,7 +23,7 @@ SHARE = 0.5
 @dataclass(frozen=True)
 class Nap:
     """One sleep and the wake after it: bytes at rest before, asleep, and awake again; ``noise`` is what moves without
-    a sleep, ``device`` whether they are bytes of a device.
+    a sleep, ``device`` whether they are bytes of a device, ``brought`` how many bytes came with the wake of each tag.
     """
 
     level: int
@@ -32,6 +32,7 @@ class Nap:
     awake: int
     noise: int
     device: bool
+    brought: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -75,6 +76,9 @@ class MemoryWatch:
 
 def watch(session: Session) -> MemoryWatch:
     """A watch on the memory of the session's server, from ``server.memory`` or from what we started ourselves."""
+    declared = session.conf.server.capabilities.sleep
+    if declared != "memory":
+        return MemoryWatch(None, f"not looked at: declared by server.capabilities.sleep={declared}")
     try:
         return MemoryWatch(source_of(session, session.need("server")))
     except VerificationError as error:
@@ -139,6 +143,13 @@ def _problem(nap: Nap, weights: int) -> str | None:
             f"sleep({nap.level}) freed {freed} bytes of {nap.rest}, expected {least} or more (noise {nap.noise}): a "
             "sleep without effect; a server that frees nothing is declared by server.capabilities.sleep=flags"
         )
+    for tag, came in nap.brought.items() if nap.device else ():
+        due = least if tag == "weights" else 2 * nap.noise + 1
+        if came < due:
+            return (
+                f"wake({tag}) after sleep({nap.level}) brought {came} bytes, expected {due} or more: they were not "
+                "freed, or did not come back"
+            )
     back, due = nap.awake - nap.asleep, int(freed * SHARE) if nap.device else least
     if back < due:
         return f"the wake after sleep({nap.level}) brought back {back} of {freed} bytes, expected {due} or more"
@@ -148,4 +159,5 @@ def _problem(nap: Nap, weights: int) -> str | None:
 def nap_of(data: Mapping[str, Any]) -> Nap:
     """A stored nap."""
     numbers = {name: int(data[name]) for name in ("level", "rest", "asleep", "awake", "noise")}
-    return Nap(device=data["device"] is True, **numbers)
+    brought = {str(tag): int(count) for tag, count in data["brought"].items()}
+    return Nap(device=data["device"] is True, brought=brought, **numbers)

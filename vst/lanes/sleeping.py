@@ -54,12 +54,13 @@ def sleep_level_1(session: Session, watch: MemoryWatch, order: str, chain: Inter
     with knocking(session, chain, f"asleep-1-{order}", claim, "asleep"):
         refusal = attempt(session, chain, Step("push"))
         asleep = watch.until(lambda found: freed_enough(session, watch, 1, rest, found))
+        brought: dict[str, int] = {}
         for step in ORDERS[order]:
             time.sleep(session.conf.lifecycle.quiet_s)
-            chain.make(step)
+            brought |= wake(session, watch, chain, step, 1)
         serve(chain)
     answer(order)
-    remember(watch, 1, rest, asleep)
+    remember(watch, 1, rest, asleep, brought)
     return refusal
 
 
@@ -74,14 +75,15 @@ def sleep_level_2(
         refusals = [attempt(session, chain, step) for step in TOO_EARLY]
         asleep = watch.until(lambda found: freed_enough(session, watch, 2, rest, found))
         time.sleep(session.conf.lifecycle.quiet_s)
-        chain.make(Step("wake", ("weights",)))
+        brought = wake(session, watch, chain, Step("wake", ("weights",)), 2)
         refusals += [attempt(session, chain, step) for step in STILL_TOO_EARLY]
         time.sleep(session.conf.lifecycle.quiet_s)
-        for step in (Step("pause", ("keep",)), Step("reset"), Step("push", (role,)), Step("wake", ("kv_cache",))):
+        for step in (Step("pause", ("keep",)), Step("reset"), Step("push", (role,))):
             chain.make(step)
+        brought |= wake(session, watch, chain, Step("wake", ("kv_cache",)), 2)
         serve(chain)
     answer("level-2")
-    remember(watch, 2, rest, asleep)
+    remember(watch, 2, rest, asleep, brought)
     return refusals
 
 
@@ -101,13 +103,25 @@ def weights_bytes(session: Session) -> int:
     return int(session.manifests["model"].total_bytes)
 
 
-def remember(watch: MemoryWatch, level: int, rest: list[int], asleep: int) -> None:
+def wake(session: Session, watch: MemoryWatch, chain: Interpreter, step: Step, level: int) -> dict[str, int]:
+    """Wake, and how many bytes came with it where that was one tag alone."""
+    if watch.source is None or len(step.args) != 1:
+        chain.make(step)
+        return {}
+    [tag] = step.args
+    before, device = watch.source.read(), watch.source.device
+    chain.make(step)
+    due = wanted(level, device, weights_bytes(session), watch.noise) if tag == "weights" else 2 * watch.noise + 1
+    return {tag: watch.until(lambda found: found - before >= due) - before}
+
+
+def remember(watch: MemoryWatch, level: int, rest: list[int], asleep: int, brought: dict[str, int]) -> None:
     """Read the memory of the server that serves again and keep the nap."""
     if watch.source is None:
         return
     at_rest = min(rest)
     awake = watch.until(lambda found: found - asleep >= (at_rest - asleep) // 2)
-    watch.naps.append(Nap(level, at_rest, asleep, awake, watch.noise, watch.source.device))
+    watch.naps.append(Nap(level, at_rest, asleep, awake, watch.noise, watch.source.device, brought))
 
 
 def attempt(session: Session, chain: Interpreter, step: Step) -> Refusal:
