@@ -90,6 +90,13 @@ def looks(one: Command, world: dict[str, str]) -> None:
     )
 
 
+def described(one: Command, world: dict[str, str]) -> None:
+    """A program whose files only a server could make: that its help knows the command and its options."""
+    done = vst(Path(world["root"]), one.module, one.words[3], "--help")
+    assert done.returncode == 0, f"README line {one.line}: {one.text}\n{done.stderr}"
+    assert all(word.split("=")[0] in done.stdout for word in one.words if word.startswith("--"))
+
+
 def launches(one: Command, world: dict[str, str]) -> None:
     """The two scripts: that they are there; what follows is composed. They are run by every check of the project."""
     script = README.parent / one.words[0]
@@ -119,7 +126,7 @@ def kind_of(one: Command) -> Callable[[Command, dict[str, str]], None] | None:
     if one.module == "vst":
         return runs
     if one.module.startswith("vst."):
-        return looks
+        return described if one.module == "vst.evals" else looks
     starts: dict[str, Callable[[Command, dict[str, str]], None]] = {
         "./launchers/run": launches, "./launchers/check": launches, "VLLM_SERVER_DEV_MODE=1": serves, "eval": completes,
     }  # fmt: skip

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from selftest.doubles import double
 
 from e2e.conftest import Run, Vst
-from selftest.doubles import double
 from vst.selftest.running import read_verdict
 
 
