@@ -75,7 +75,7 @@ CHECKS = (
     ("eval.pinned", "dataset, prompt and rule are pinned by digest"),
     ("eval.comparable", "cold and warm server of the evaluation were started alike"),
     ("eval.final", "the lane ends at the checkpoint that was asked for"),
-    ("eval.accuracy", "the accuracy that was asked for was reached"),
+    ("eval.accuracy", "the share of right answers, told and not judged"),
     ("eval.distinct", "the questions can tell A from B"),
     ("cycles.all", "every cycle was judged and held"),
     ("cycles.final", "the cycles end at the checkpoint that was asked for"),
