@@ -28,6 +28,8 @@ def write_sweep(
         word = "FAIL_CLOSED" if cause else "PASS"
         ended = {"state": "complete", "seconds": seconds, "verdict": word, "exit_code": CODES[cause]}
         (place / "run.json").write_text(json.dumps(ended))
+        if number % 2:
+            (place / "report.html").write_text("a page")
         ending = Ending(word, CODES[cause], reason if cause else "", cause or None, 1, "serving", str(place))
         words = [f"checkpoint={checkpoint}", f"lane={lane}", "model=modela"]
         runs.append(Run(number, words, str(number), "", "sha256:0", state="ended", ending=ending))

@@ -28,7 +28,8 @@ def subject(material: Material) -> str:
 
 def _name(checkpoint: Mapping[str, Any]) -> str:
     """What a checkpoint was declared to be called, else the last part of its path."""
-    return str(checkpoint.get("declared_name") or "") or str(checkpoint.get("path") or "").rstrip("/").rpartition("/")[2]
+    path = str(checkpoint.get("path") or "").rstrip("/")
+    return str(checkpoint.get("declared_name") or "") or path.rpartition("/")[2]
 
 
 def blocks(material: Material) -> Iterator[tuple[str, Pairs]]:
