@@ -15,7 +15,7 @@ from vst.harmless import csv_cell, markdown, plain, visible
 from vst.verdict import Check, Outcome
 
 
-@pytest.mark.parametrize("text", hostile.ALL)
+@pytest.mark.parametrize("text", hostile.ALL, ids=hostile.NAMES)
 def test_nothing_invisible_is_left(text: str) -> None:
     assert all(char.isprintable() or char == "\n" for char in visible(text))
     assert len(plain(text, 100)) <= 170
@@ -34,7 +34,7 @@ def test_numbers_stay_numbers() -> None:
     assert csv_cell(-1.5) == -1.5 and csv_cell(3) == 3 and csv_cell(None) is None
 
 
-@pytest.mark.parametrize("text", hostile.ALL)
+@pytest.mark.parametrize("text", hostile.ALL, ids=hostile.NAMES)
 def test_markdown_shows_the_text_itself(text: str) -> None:
     rendered = MarkdownIt("commonmark").render(f"x {markdown(text)}")
     assert rendered.count("<") == 2, "nothing but the paragraph"
