@@ -17,6 +17,8 @@ SHORT = (
     "endurance.cycles=3",
     "endurance.answers=2",
     "load.output_tokens=8",
+    "eval.limit=8",
+    "eval.max_tokens=4",
     # So few cycles tell a leak from an allocator only where it is large.
     "endurance.memory_least_bytes=100000000",
 )
@@ -43,8 +45,8 @@ def fault(**fields: Any) -> str:
 def test_a_drift_in_a_later_cycle_is_named_with_its_cycle_and_nothing_is_broken_on_top_of_it(
     cache: Path, tmp_path: Path
 ) -> None:
-    """Updates before it: 2 of L2, 3 of L3, 3 that learn, and then two a cycle."""
-    drift = fault(kind="noise", family="mlp_in", amount=0.05, first=2 + 3 + 3 + 2 * 2 + 1)
+    """Updates before it: 2 of L2, 3 of L3, 2 of L4, 3 of L5, 3 that learn, and then two a cycle."""
+    drift = fault(kind="noise", family="mlp_in", amount=0.05, first=2 + 3 + 2 + 3 + 3 + 2 * 2 + 1)
     code, checks, out = run(cache, tmp_path / "run", "lane=L6", *SHORT, drift)
     assert code == 10, out
     assert checks["cycles.all"]["outcome"] == "fail"

@@ -9,8 +9,8 @@ from vst.selftest.content_rows import IDENTITIES
 from vst.selftest.lifecycle_rows import PACED
 from vst.selftest.row import Row, fault
 
-BEFORE_CYCLES = IDENTITIES + 3 + 2 + 3
-"""Updates that L2, one cycle of L3 with its last push, L4, and the learning of L6 make before the first cycle."""
+BEFORE_CYCLES = IDENTITIES + 3 + 2 + 3 + 3
+"""Updates that L2, one cycle of L3 with its last push, L4, L5, and the learning of L6 make before the first cycle."""
 
 ANSWERS_BEFORE = 120
 """Completions that are surely answered before the first cycle under load begins."""
@@ -19,7 +19,8 @@ ANSWERS_BEFORE = 120
 def _l6(cycles: int, *faults: str) -> tuple[str, ...]:
     asked = f"endurance.faults=[{','.join(faults)}]"
     few = ("lane.cycles=1", "lane.controls=none", "oracle.output_tokens=2", "endurance.answers=2")
-    return (*few, *PACED, f"endurance.cycles={cycles}", asked)
+    questions = ("eval.limit=8", "eval.max_tokens=4")
+    return (*few, *questions, *PACED, f"endurance.cycles={cycles}", asked)
 
 
 def healthy() -> Iterator[Row]:
