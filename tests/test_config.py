@@ -225,3 +225,18 @@ def test_every_rung_of_the_ladder_is_built_or_said_not_to_be() -> None:
     assert set(RUNGS) | set(NOT_BUILT) | {"L0"} == set(LANES)
     assert not set(RUNGS) & set(NOT_BUILT)
     assert list(RUNGS) == [name for name in LANES if name in RUNGS]
+
+
+def test_faults_belong_to_a_scripted_server_and_must_be_known() -> None:
+    assert "set server=scripted" in refusal(*USER, "server.faults=['{\"kind\": \"late\"}']")
+    assert "needs a kind" in refusal(*USER, "server=scripted", "server.faults=['{\"kind\": \"rusty\"}']")
+    assert load(*USER, "server=scripted", "server.faults=['{\"kind\": \"late\"}']").server.scripted
+
+
+@pytest.mark.parametrize("override", ["lane.seeds=0", "lane.parallel=0", "lane.row_timeout_s=0"])
+def test_a_self_test_that_would_run_nothing_is_refused(override: str) -> None:
+    assert override.partition("=")[0] in refusal("lane=selftest", override)
+
+
+def test_the_self_test_needs_no_checkpoints() -> None:
+    assert load("lane=selftest", "model=local").lane.rows == "all"

@@ -115,3 +115,10 @@ def test_an_argument_that_would_replace_one_of_ours_is_found_in_every_spelling(a
 )
 def test_other_arguments_are_left_to_the_user(arg: str) -> None:
     assert reserved([arg]) == []
+
+
+def test_a_scripted_server_is_our_own_module_with_the_same_flags() -> None:
+    argv = command(replace(SPEC, kind="scripted"), Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")
+    real = command(SPEC, Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")
+    assert argv[argv.index("-m") + 1] == "vst.selftest"
+    assert argv[argv.index("--model") :] == real[real.index("--model") :]
