@@ -266,3 +266,18 @@ def test_a_draft_needs_both_its_checkpoints_and_excludes_the_models_own_layers()
 
 def test_lane_eval_looks_at_a_alone() -> None:
     assert load("lane=eval", "model=local", "model.path=/a").checkpoint.path == ""
+
+
+def test_faults_belong_to_a_scripted_server_and_must_be_known() -> None:
+    assert "set server=scripted" in refusal(*USER, 'server.faults=[\'{"kind": "late"}\']')
+    assert "needs a kind" in refusal(*USER, "server=scripted", 'server.faults=[\'{"kind": "rusty"}\']')
+    assert load(*USER, "server=scripted", 'server.faults=[\'{"kind": "late"}\']').server.scripted
+
+
+@pytest.mark.parametrize("override", ["lane.seeds=0", "lane.parallel=0", "lane.row_timeout_s=0"])
+def test_a_self_test_that_would_run_nothing_is_refused(override: str) -> None:
+    assert override.partition("=")[0] in refusal("lane=selftest", override)
+
+
+def test_the_self_test_needs_no_checkpoints() -> None:
+    assert load("lane=selftest", "model=local").lane.rows == "all"
