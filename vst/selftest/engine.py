@@ -76,7 +76,7 @@ class Engine:
             if mode == "keep":
                 for generation in self.running:
                     generation.frozen = True
-            for fault in self._of("wait_cuts") if mode == "wait" else ():
+            for fault in self.replica.due("wait_cuts", max(1, self.replica.updates)) if mode == "wait" else ():
                 for generation in self.running:
                     generation.ends_at = len(generation.tokens) + fault.tokens
             self._changed.notify_all()

@@ -47,7 +47,7 @@ def _pauses(rng: random.Random) -> Iterator[Row]:
     for mode in ("keep", "abort", "wait"):
         yield _row(f"pause_{mode}_that_does_not_pause", "pause_ignored", ("pause.admission",), modes=[mode])
     admitting = rng.choice(("keep", "wait"))
-    yield _row("pause_that_admits", "admits", ("pause.admission",), "answered", modes=[admitting])
+    yield _row("pause_that_admits", "admits", ("pause.admission",), modes=[admitting])
     yield _row("abort_that_keeps", "abort_keeps", ("pause.abort",))
     yield _row("wait_that_cuts", "wait_cuts", ("pause.wait",), tokens=rng.randrange(1, 3))
 
