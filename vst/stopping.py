@@ -42,7 +42,10 @@ class _AtOnce(BaseException):
 
 
 class Stopping:
-    """The handlers of one run; ``hurried`` is whether a second signal came, later than ``duplicate_s`` after another."""
+    """The handlers of one run; ``hurried`` is whether a signal came after the end had begun.
+
+    One within ``duplicate_s`` of the first is the same signal, passed on.
+    """
 
     def __init__(self, duplicate_s: float = DUPLICATE_S) -> None:
         self.hurried = False
