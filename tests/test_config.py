@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, cast
@@ -202,6 +203,40 @@ def test_the_timeouts_of_both_backends_are_whole(monkeypatch: pytest.MonkeyPatch
 
 def test_a_lane_and_another_upto_contradict_each_other() -> None:
     assert "lane.upto=L3 contradicts lane=L2" in refusal("lane=L2", "lane.upto=L3")
+
+
+RUNNING = ("server=attach", "server.capabilities.weight_digests=false")
+URLS = "server.base_urls=[http://a:1,http://b:2]"
+FLEETS: dict[str, tuple[tuple[str, ...], str]] = {
+    "both": ((*RUNNING, "server.base_url=http://a:1", URLS), "set one of them"),
+    "owned": ((URLS,), "is for server=attach"),
+    "twice": ((*RUNNING, "server.base_urls=[http://a:1,http://a:1]"), "names a server twice"),
+    "no address": ((*RUNNING, "server.base_urls=[http://a:1,b:2]"), r"server.base_urls\[1\]"),
+    "replicas of a running one": ((*RUNNING, URLS, "server.replicas=2"), "name running ones with server.base_urls"),
+    "none": (("server.replicas=0",), "server.replicas=0: must be at least 1"),
+    "killed": ((*RUNNING, URLS, "server.capabilities.kill=true"), "server.capabilities.kill=true"),
+    "devices": (("server.replicas=2", "server.devices=['0','1','2']"), "cannot be divided"),
+    "fault": (("endurance.faults=[earthquake]",), "expected some of publisher_killed"),
+    "no cycle": (("endurance.cycles=0",), "endurance.cycles=0"),
+}
+
+
+@pytest.mark.parametrize("what", FLEETS)
+def test_servers_that_cannot_be_one_group_are_refused(what: str) -> None:
+    overrides, words = FLEETS[what]
+    assert re.search(words, refusal(*overrides))
+
+
+def test_several_running_servers_need_no_single_address() -> None:
+    assert load(*RUNNING, URLS).server.base_urls == ["http://a:1", "http://b:2"]
+    assert load(*RUNNING, URLS).server.base_url is None
+
+
+def test_every_rung_of_the_ladder_has_a_runner_in_the_order_of_the_lanes() -> None:
+    from vst.config import LANES
+    from vst.lanes.ladder import RUNGS
+
+    assert ["L0", *RUNGS] == list(LANES)
 
 
 def test_the_questions_of_a_file_and_their_examples_have_to_be_given_where_they_are_asked() -> None:

@@ -70,6 +70,12 @@ def test_a_lane_without_a_server_needs_no_gpu() -> None:
     assert devices_needed(conf(*GPU, "lane=L1"), 1) == 3
 
 
+def test_every_server_of_several_needs_gpus_of_its_own() -> None:
+    assert devices_needed(conf(*GPU, "lane=L1", "server.replicas=2"), 1) == 5
+    found = split(conf(*GPU, "lane=L1", "server.replicas=2"), Allocation(("0", "1", "2", "3", "4"), ("n1",)))
+    assert (found.server, found.publisher) == (("0", "1", "2", "3"), ("4",))
+
+
 def spec(**fields: Any) -> ServerSpec:
     return replace(ServerSpec("gpu", "nccl", 1, 1, 1, None, None), **fields)
 

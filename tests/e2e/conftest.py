@@ -22,6 +22,8 @@ from vst.checkpoint.manifest import read_manifest
 from vst.checkpoint.tiny import make_tiny_pair
 from vst.confdir import conf_dir
 from vst.errors import VstError
+from vst.oracle.probes import make_probes
+from vst.oracle.record import Record, take_record
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
@@ -125,6 +127,7 @@ class Live:
     port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     process: ServerProcess | None = None
     label: str = ""
+    cold: Record | None = None
 
     @property
     def url(self) -> str:
@@ -136,6 +139,13 @@ class Live:
         self.process = ServerProcess(argv, environment(spec, os.environ), self.log)
         self.process.wait_ready(ControlPlane(self.url), 300)
         self.label = self.now_label()
+        # It has only just loaded its checkpoint: every later state is compared with what it answers now.
+        self.cold = self.cold or self.record()
+
+    def record(self) -> Record:
+        """What the server answers to the probes of the default configuration."""
+        probes = make_probes(320, 8, 4, 192, 8, 5, 20260101)
+        return take_record(ControlPlane(self.url, timeout_s=120), "tiny", probes, "A", 120)
 
     def stop(self) -> None:
         if self.process is not None:

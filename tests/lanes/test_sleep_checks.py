@@ -183,6 +183,11 @@ def test_a_tag_whose_wake_brings_nothing_was_not_freed_or_not_restored(tag: str,
     assert check.outcome is Outcome.FAIL and f"wake({tag}) after sleep(1) brought {came} bytes" in check.reason
 
 
+def test_a_sleep_that_freed_nothing_fails_also_where_the_server_did_not_wake() -> None:
+    assert memory([Nap(1, 5000, 5000, None, 0, True)]).outcome is Outcome.FAIL
+    assert memory([Nap(1, 5000, 3000, None, 0, True)]).outcome is Outcome.INCONCLUSIVE
+
+
 def test_level_1_may_keep_its_copy_in_the_memory_that_is_read() -> None:
     assert wanted(1, device=False, weights=WEIGHTS, noise=10) == 21
     assert wanted(1, device=True, weights=WEIGHTS, noise=10) == wanted(2, False, WEIGHTS, 10) == 500

@@ -75,11 +75,12 @@ def test_a_wrong_configuration_is_no_statement_about_a_server() -> None:
     ("phase", "kind", "recovering", "restart"),
     [
         ("join", "deadline", False, "the rendezvous"),
-        ("start", "answer", False, None),
+        ("start", "answer", False, "left open"),
         ("start", "answer", True, "left open"),
         ("start", "died", False, "may have been left open"),
         ("broadcast", "answer", False, None),
         ("broadcast", "died", True, None),
+        ("broadcast", "answer", True, "keeps parts"),
         ("broadcast", "deadline", False, None),
         ("finish", "answer", False, "left open"),
         ("finish", "deadline", True, "left open"),
@@ -94,3 +95,9 @@ def test_a_push_is_no_remedy_where_an_update_may_be_open(
 
 def test_what_failed_without_an_update_leaves_a_push_as_remedy() -> None:
     assert restart_needed(VerificationError("/is_paused says False"), False) is None
+
+
+def test_a_start_that_one_of_several_servers_refused_may_be_open_on_the_others() -> None:
+    refused = PublisherFailed("server 2: 409", "start", "answer", True)
+    assert restart_needed(refused, False, servers=1) is None
+    assert "may have been left open" in str(restart_needed(refused, False, servers=2))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from vst.errors import VerificationError
 from vst.lanes.fleet import Fleet, Replica, Server
-from vst.lanes.sending import leave
+from vst.lanes.sending import rejoin
 from vst.lanes.servers import UNDER_TEST, attach, examine, owned, start_server, start_servers, stop_server
 from vst.lanes.session import Session
 from vst.server.lifecycle import Lifecycle
@@ -60,7 +60,7 @@ def restart(session: Session, index: int) -> None:
     if old.process is None:
         raise VerificationError(f"{old.title or 'the server'} was not started by this run: it cannot restart it")
     stop_server(session, old)
-    leave(session)
+    rejoin(session)
     label = f"restarted-{session.transactions}"
     server = start_server(session, session.manifests["model"].path, label, index, old.title)
     session.servers = _replaced(session.servers, index, server)

@@ -10,9 +10,9 @@ from typing import Any
 from vst.errors import VerificationError, VstError
 from vst.lanes.asking import CLAIMS
 from vst.lanes.chain import Interpreter, StepFailed, look
-from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
+from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, PAUSES, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
 from vst.lanes.memory import MemoryWatch, watch
-from vst.lanes.pauses import REQUESTS, run_pauses
+from vst.lanes.pauses import ROUNDS, run_pause
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.sleeping import Refusal, measure_noise, serve, sleep_level_1, sleep_level_2, weights_bytes
@@ -140,7 +140,10 @@ class Lane:
 
     def _pauses(self) -> None:
         self._learn(self.home)
-        run_pauses(self.session, self.chain("pauses"), CLAIMS[self.home])
+        chain = self.chain("pauses")
+        for name, step in PAUSES.items():
+            self.found.looking_at = f"pause.{step.args[0]}"
+            run_pause(self.session, chain, name, CLAIMS[self.home])
         self.answer("pauses")
 
     def _noise(self) -> None:
@@ -184,7 +187,7 @@ class Lane:
         session, chain, conf, steps = self.session, self.chain("order"), self.session.conf.load, self._steps()
         chain.check(steps)
         session.progress.say(f"the chain {', '.join(map(str, steps))}, with streams in flight")
-        with streams(session, "order", conf.concurrency, REQUESTS) as load:
+        with streams(session, "order", conf.concurrency, ROUNDS * conf.concurrency) as load:
             load.mark("holds", claim=CLAIMS[self.away])
             warm(load, conf.concurrency, conf.request_s)
             chain.watch = Marks(session, load)

@@ -85,6 +85,14 @@ def leave(session: Session) -> None:
     session.publisher, session.joined = None, False
 
 
+def rejoin(session: Session) -> None:
+    """Have the next push make the transfer group anew, by the same publisher where its port is not a fixed one."""
+    if session.conf.transfer.port:
+        # The store of the old group listens there as long as the process lives.
+        leave(session)
+    session.joined = False
+
+
 def called(session: Session, server: Server) -> str:
     """The address by which the publisher calls a server: its own, unless there is a detour."""
     return session.detours.get(server.control.base_url, server.control.base_url)

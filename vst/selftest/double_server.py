@@ -122,7 +122,7 @@ class Double:
 
     def paused(self) -> bool:
         with self._all_held():
-            return any(engine.paused is not None for engine in self.engines)
+            return any(engine.paused is not None or engine.claimed is not None for engine in self.engines)
 
     def abort_all(self) -> dict[str, Any]:
         found = [(engine, one) for engine in self.engines for one in (*engine.running, *engine.waiting)]

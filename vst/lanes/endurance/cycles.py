@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from vst.errors import TransportError
 from vst.lanes import traffic
@@ -30,6 +31,7 @@ from vst.server.seats import seat_name
 from vst.transfer.plan import Sent
 
 POLL_S = 0.02
+OTHER = {"checkpoint": "model", "model": "checkpoint"}
 
 
 @dataclass
@@ -73,28 +75,37 @@ class Cycles:
                 stack.enter_context(traffic.make_load(self.session, seat_name(name, number), seat=seat))
                 for number, seat in enumerate(self.session.seats)
             ]
-            before = CLAIMS["model" if role == "checkpoint" else "checkpoint"]
             for load in loads:
-                load.mark("holds", claim=before)
+                load.mark("holds", claim=CLAIMS[OTHER[role]])
             self.arrivals.append(self._arrive(cycle, role, name, loads))
 
     def _arrive(self, cycle: int, role: str, name: str, loads: list[Load]) -> Arrival:
-        """Wait until the old content was seen, change it, wait until the new one was seen, and judge."""
-        session, previous = self.session, CLAIMS["model" if role == "checkpoint" else "checkpoint"]
+        """Change the content beside the loads, drain them, and judge both."""
+        phases = self._change(role, loads)
+        for load in loads:
+            load.stop(self.session.conf.load.drain_s)
+        seats = self._compare(role, name)
+        return Arrival(cycle, role, name, seats, self._judged(name, loads), phases, self.memory.used())
+
+    def _change(self, role: str, loads: list[Load]) -> dict[str, float]:
+        """Push when the old content was seen by every load, and wait until the new one was; the phases' seconds."""
+        session = self.session
         self._wait_for_answers(loads)
         session.loads = loads
         number = session.transactions + 1
         self.sent += push_with_draft(session, Push(role, purpose="endurance"))
+        phases = by_name(session.run.evidence.timeline.phases, number)
         self._wait_for_answers(loads)
         session.loads = []
-        for load in loads:
-            load.stop(session.conf.load.drain_s)
+        return phases
+
+    def _compare(self, role: str, name: str) -> tuple[dict[str, Any], ...]:
+        session, states = self.session, self.states
         records = take_each(session, CLAIMS[role], name)
-        seats = arrived(session, records, name, self.states[CLAIMS[role]], self.states[previous])
+        seats = arrived(session, records, name, states[CLAIMS[role]], states[CLAIMS[OTHER[role]]])
         if all(one["equal"] for one in seats):
             session.need("fleet").each(lambda lifecycle: lifecycle.verify())
-        phases = by_name(session.run.evidence.timeline.phases, number)
-        return Arrival(cycle, role, name, tuple(seats), self._judged(name, loads), phases, self.memory.used())
+        return tuple(seats)
 
     def _judged(self, name: str, loads: list[Load]) -> tuple[LoadReport, ...]:
         session = self.session

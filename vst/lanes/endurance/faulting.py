@@ -11,6 +11,7 @@ from vst.lanes.endurance.recovery import Recovered, recover
 from vst.lanes.faults import control_plane_cut, hang, publisher_killed, server_killed, update_refused
 from vst.lanes.faults.aftermath import EXPECTED, fault_check, look
 from vst.lanes.faults.shot import Shot
+from vst.lanes.sending import start_publisher
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, transact
 from vst.oracle.record import Record
@@ -74,5 +75,8 @@ def make(session: Session, name: str) -> Check:
         except TransactionFailed as error:
             failure = error
     session.run.event("fault_over", name=name)
+    if session.publisher is None:
+        # The next one takes its imports while the servers are looked at.
+        start_publisher(session)
     allowed = shot.deadline_s + session.conf.endurance.limit_s
     return fault_check(name, look(session, name, failure, shot.at, allowed))

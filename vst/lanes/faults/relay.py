@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from vst.lanes.faults.shot import Shot
-from vst.lanes.sending import leave, longest_broadcast
+from vst.lanes.sending import longest_broadcast, rejoin
 from vst.lanes.session import Session
 
 UPDATE = "/update_weights"
@@ -34,13 +34,13 @@ def detour(session: Session, rule: Rule) -> Iterator[Shot]:
     """Inside, the publisher calls the last server through a relay with this rule; it joins the group anew for that."""
     shot, base_url = Shot(), session.servers[-1].control.base_url
     with Relay(base_url, rule, shot, longest_broadcast(session)) as relay:
-        leave(session)
+        rejoin(session)
         session.detours[base_url] = relay.url
         try:
             yield shot
         finally:
             session.detours.clear()
-            leave(session)
+            rejoin(session)
 
 
 class Relay:
