@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,17 @@ class Vst:
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of this session, the same for all workers of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def cache(shared: Path) -> Path:
+    return shared / "cache"
 
 
 @pytest.fixture(scope="session")
@@ -240,9 +250,16 @@ class Recovery:
 
 
 @pytest.fixture(scope="session")
-def ladder(vst: Vst, pair: tuple[Path, Path]) -> Run:
-    """The embedded default, run once for the session; it also fills the reference cache."""
-    return vst()
+def ladder(vst: Vst, pair: tuple[Path, Path], shared: Path) -> Run:
+    """The embedded default, run once for the session, whichever worker comes first; it fills the reference cache."""
+    kept = shared / "ladder.json"
+    with (shared / "ladder.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            run = vst()
+            kept.write_text(json.dumps({**asdict(run), "dir": str(run.dir)}))
+    told = json.loads(kept.read_text())
+    return Run(told["code"], told["out"], Path(told["dir"]), told["seconds"])
 
 
 @pytest.fixture(scope="session")
@@ -252,8 +269,6 @@ def two_workers(vst: Vst, pair: tuple[Path, Path]) -> Run:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark these tests, and put those with the shared server last: its idle workers slow down all that runs beside."""
     for item in items:
         if Path(__file__).parent in Path(str(item.path)).parents:
             item.add_marker(pytest.mark.vllm)
-    items.sort(key=lambda item: "live" in getattr(item, "fixturenames", ()))

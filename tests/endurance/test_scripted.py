@@ -78,4 +78,3 @@ def test_the_faults_that_are_not_asked_for_are_declared_and_those_that_are_are_m
     assert "endurance.faults" in checks["fault.hang"]["reason"]
     assert [one["seat"] for one in checks["recovery.full_push"]["observed"][0]["seats"]] == ["server 1", "server 2"]
     assert checks["fault.update_refused"]["observed"]["servers"][0]["state"] == "tainted"
-    assert checks["ladder.L5"]["outcome"] == "not_applicable"

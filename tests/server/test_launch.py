@@ -117,6 +117,15 @@ def test_other_arguments_are_left_to_the_user(arg: str) -> None:
     assert reserved([arg]) == []
 
 
+def test_a_draft_is_named_in_the_command_and_only_its_kind_in_the_flags_that_references_are_keyed_by() -> None:
+    drafting = replace(SPEC, speculative={"method": "draft_model", "num_speculative_tokens": 2})
+    argv = command(drafting, Path("/a"), "127.0.0.1", 1, "tiny", Path("/draft"))
+    expected = {"model": "/draft", "method": "draft_model", "num_speculative_tokens": 2}
+    assert json.loads(value(argv, "--speculative-config")) == expected
+    assert "model" not in json.loads(value(flags(drafting), "--speculative-config"))
+    assert "--speculative-config" not in command(SPEC, Path("/a"), "127.0.0.1", 1, "tiny")
+
+
 def test_a_scripted_server_is_our_own_module_with_the_same_flags() -> None:
     argv = command(replace(SPEC, kind="scripted"), Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")
     real = command(SPEC, Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")

@@ -20,14 +20,16 @@ from omegaconf import DictConfig, OmegaConf
 from vst import exit_codes
 from vst.cluster.local import LocalQueue
 from vst.cluster.outcome import never_sent
+from vst.cluster.pages import draw_pages
 from vst.cluster.prepare import Prepared, expect_enough_devices, prepare, with_worktree
 from vst.cluster.resume import earlier_sweep, skip_passed
 from vst.cluster.shape import LocalShape, Shape, SlurmShape
 from vst.cluster.slurm import SlurmQueue, write_scripts
 from vst.cluster.sweep import LAUNCH_DIR, Sweep
-from vst.cluster.table import SweepConsole
+from vst.cluster.table import SweepShown, make_sweep_console
 from vst.cluster.watch import Watch
 from vst.errors import ConfigError, TransportError, VstError
+from vst.harmless import visible
 from vst.provenance.atomic import write_atomic
 from vst.provenance.redaction import Scrubber
 from vst.verdict import EXIT_CODES, EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_TERMINATED, Outcome
@@ -58,18 +60,18 @@ def launch(request: Request, overrides: Sequence[Sequence[str]], first: int) -> 
     """Send out one batch of runs; their exit codes. Ends the process when it was refused or interrupted."""
     setup_globals()
     before = HydraConfig.instance().cfg
-    console = SweepConsole()
+    console = make_sweep_console(str(request.config.console))
     try:
         return _launch(request, overrides, first, console)
     except VstError as error:
-        print(f"vst: {error}", file=sys.stderr)
+        print(f"vst: {visible(error)}", file=sys.stderr)
         exit_codes.note([_code_of(error)])
         raise SystemExit(_code_of(error)) from error
     finally:
         HydraConfig.instance().cfg = before
 
 
-def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, console: SweepConsole) -> list[int]:
+def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, console: SweepShown) -> list[int]:
     config, shape = request.config, request.shape
     path = Path(str(config.hydra.sweep.dir)).expanduser().absolute()
     earlier = earlier_sweep(path, bool(config.launch.resume)) if request.sweep is None else None
@@ -137,7 +139,7 @@ def write_specs(prepared: Sequence[Prepared], path: Path, worktree: str | None) 
         with_worktree(one.spec, worktree).write(path / one.run.spec)
 
 
-def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepConsole) -> list[int]:
+def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepShown) -> list[int]:
     folder = sweep.path / LAUNCH_DIR
     console.say(f"dry run: nothing is submitted; {len(list(sweep.unfinished()))} resolved configuration(s) in {folder}")
     if isinstance(shape, SlurmShape):
@@ -147,7 +149,7 @@ def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepCon
     return [EXIT_PASS] * len(sweep.runs)
 
 
-def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, console: SweepConsole) -> list[int]:
+def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, console: SweepShown) -> list[int]:
     queue: SlurmQueue | LocalQueue = (
         SlurmQueue(shape, sweep, worktree, console.say)
         if isinstance(shape, SlurmShape)
@@ -170,10 +172,11 @@ def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, 
     return _finished(sweep, console)
 
 
-def _finished(sweep: Sweep, console: SweepConsole) -> list[int]:
+def _finished(sweep: Sweep, console: SweepShown) -> list[int]:
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console.say)
     if any(sweep.unfinished()):
         console.say(f"submitted, nothing is proven yet; look with: python -m vst.status {sweep.path}")
         exit_codes.note([EXIT_PASS])
@@ -186,7 +189,7 @@ def _codes(sweep: Sweep) -> list[int]:
     return [run.ending.exit_code if run.ending else EXIT_CODES[Outcome.ERROR] for run in sweep.runs]
 
 
-def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, console: SweepConsole, reason: str) -> None:
+def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, console: SweepShown, reason: str) -> None:
     """Cancel what was sent out, wait a little for the verdicts of what was running, and leave the file at that."""
     console.say(f"cancelling: {reason}")
     queue.cancel()
@@ -198,6 +201,7 @@ def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, conso
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console.say)
 
 
 @contextmanager
