@@ -1,11 +1,57 @@
-"""The options of campaigns that are too long for the suite and are run by hand."""
+"""How the suite is divided: what may run beside what, and what is said of tests that could not run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
+ROOT = Path(__file__).parent
+NOT_INSTALLED = "is not installed and cannot be"
+SLOWEST_FIRST = ("cluster", "ladder", "live", "own")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of campaigns that are too long for the suite and are run by hand."""
     group = parser.getgroup("campaigns")
     group.addoption("--walk-steps", default="0", help="steps of the random walks over a real server; 0: a short walk")
     group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
+
+
+def group(item: pytest.Item) -> str:
+    """The tests that stay together on one worker, because they share a server, a SLURM, or a file's fixtures."""
+    part = Path(str(item.path)).relative_to(ROOT)
+    fixtures = getattr(item, "fixturenames", ())
+    if part.parts[0] == "cluster":
+        return "cluster"
+    if part.parts[0] == "e2e":
+        return "ladder" if {"ladder", "two_workers"} & set(fixtures) else "live" if "live" in fixtures else "own"
+    return str(part)
+
+
+def _place(item: pytest.Item) -> tuple[int, bool]:
+    """Groups of real servers first: one of them that came last would keep all others waiting for it."""
+    name = group(item)
+    first = SLOWEST_FIRST.index(name) if name in SLOWEST_FIRST else len(SLOWEST_FIRST)
+    # A worker of an idle server keeps polling, so tests that don't need the shared one go before it is started.
+    return first, "live" in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
+    items.sort(key=_place)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """A machine on which something cannot be installed is told how many tests that cost, once and in one line."""
+    reasons = [line for report in terminalreporter.stats.get("error", []) for line in _reasons(str(report.longrepr))]
+    for reason in sorted(set(reasons)):
+        terminalreporter.write_line(f"{reasons.count(reason)} tests did not run, so nothing is shown by them: {reason}")
+
+
+def _reasons(text: str) -> Iterator[str]:
+    lines = (line.partition("Failed: ")[2] for line in text.splitlines())
+    return (line for line in lines if NOT_INSTALLED in line[:80])

@@ -135,6 +135,20 @@ WRONG = {
     "server.args=[--enforce-eager,--port,1]": "server.args=--port",
     "server.args=[--served_model_name,x]": "server.args=--served_model_name",
     "server.args=['--weight-transfer-config={}']": "server.args=--weight-transfer-config={}",
+    "eval.kind=mmlu": "eval.kind=mmlu: expected one of questions, lm_eval",
+    "eval.style=essay": "eval.style=essay: expected one of completion, chat",
+    "eval.extraction=last": "eval.extraction=last: expected one of strict, flexible",
+    "eval.concurrency=0": "eval.concurrency=0: must be at least 1",
+    "eval.max_tokens=0": "eval.max_tokens=0: must be at least 1",
+    "eval.limit=0": "eval.limit",
+    "eval.retries=-1": "eval.retries=-1",
+    "eval.temperature=-1": "eval.temperature=-1",
+    "eval.top_p=0": "eval.top_p=0",
+    "eval.margin=0": "eval.margin=0.0: must be between 0 and 1",
+    "eval.alpha=1": "eval.alpha=1.0: must be between 0 and 1",
+    "eval.request_timeout_s=0": "eval.request_timeout_s=0.0: must be positive",
+    "eval.resume=x": "eval.resume goes on with the evaluation of lane=eval",
+    "model.draft_tokens=0": "model.draft_tokens=0: must be at least 1",
 }
 
 
@@ -218,10 +232,37 @@ def test_several_running_servers_need_no_single_address() -> None:
     assert load(*RUNNING, URLS).server.base_url is None
 
 
-def test_every_rung_of_the_ladder_is_built_or_said_not_to_be() -> None:
-    from vst.config import LANES, NOT_BUILT
+def test_every_rung_of_the_ladder_has_a_runner_in_the_order_of_the_lanes() -> None:
+    from vst.config import LANES
     from vst.lanes.ladder import RUNGS
 
-    assert set(RUNGS) | set(NOT_BUILT) | {"L0"} == set(LANES)
-    assert not set(RUNGS) & set(NOT_BUILT)
-    assert list(RUNGS) == [name for name in LANES if name in RUNGS]
+    assert ["L0", *RUNGS] == list(LANES)
+
+
+def test_the_questions_of_a_file_and_their_examples_have_to_be_given_where_they_are_asked() -> None:
+    message = refusal("eval=gsm8k", "lane=L5")
+    assert "eval.dataset=…" in message
+    message = refusal("eval=gsm8k", "lane=eval", "eval.dataset=/test.jsonl")
+    assert "eval.shots_dataset=…" in message
+    assert load("eval=gsm8k", "lane=L5", "eval.dataset=/test.jsonl", "eval.shots=0").eval.limit is None
+    assert load("eval=custom", "lane=L5", "eval.dataset=/mine.jsonl").eval.shots == 0
+    assert load("eval=gsm8k", "lane=L3").eval.dataset is None
+
+
+def test_a_task_of_lm_eval_is_named_and_runs_in_lane_eval_alone() -> None:
+    assert "eval.task=…" in refusal("eval=lm_eval", "lane=eval")
+    assert load("eval=lm_eval", "lane=eval", "eval.task=gsm8k").eval.kind == "lm_eval"
+    assert "eval=lm_eval runs in lane=eval" in refusal("eval=lm_eval", "lane=L5", "eval.task=gsm8k")
+
+
+def test_a_draft_needs_both_its_checkpoints_and_excludes_the_models_own_layers() -> None:
+    message = refusal("model=draftmodel")
+    assert all(f"  {key}=…" in message for key in ("model.draft_path", "checkpoint.draft_path"))
+    drafts = ("model=draftmodel", *USER[1:], "model.draft_path=/c", "checkpoint.draft_path=/d")
+    assert load(*drafts).model.draft_tokens == 2
+    assert "exclude each other" in refusal(*drafts, "transfer.mtp=true")
+    assert "vst sets this itself" in refusal(*drafts, "server.args=['--speculative-config={}']")
+
+
+def test_lane_eval_looks_at_a_alone() -> None:
+    assert load("lane=eval", "model=local", "model.path=/a").checkpoint.path == ""

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from vst import config, early_signals, exit_codes
+from vst import config, exit_codes
 from vst.attempt import attempt_number
 from vst.confdir import conf_dir
 from vst.config import VstConf
 from vst.errors import ConfigError, TransportError, VstError
+from vst.lifeline import end_at_once
 from vst.opening import look_around, open_run
 from vst.provenance.atomic import StorageFailure
 from vst.provenance.redaction import Scrubber
-from vst.provenance.rundir import RunDir
+from vst.provenance.rundir import Draw, RunDir
+from vst.spelling import misspelt
+from vst.stopping import Interrupted, Stopping
 from vst.verdict import (
     EXIT_CODES,
     EXIT_CONFIG,
@@ -36,24 +38,11 @@ from vst.verdict import (
 )
 
 if TYPE_CHECKING:
-    from vst.console import RunConsole
+    from vst.console import Shown
     from vst.lanes.session import Session
 
 VERDICT_FORMAT = "vst-verdict/1"
-SIGNALS = {
-    signal.SIGINT: EXIT_INTERRUPTED,
-    signal.SIGTERM: EXIT_TERMINATED,
-    signal.SIGHUP: EXIT_TERMINATED,
-    signal.SIGUSR2: EXIT_TERMINATED,
-}
-
-
-class Interrupted(BaseException):
-    """A signal asked the run to end; ``code`` is the exit code that says so."""
-
-    def __init__(self, code: int, name: str) -> None:
-        super().__init__(name)
-        self.code = code
+DRAW_LIMIT_S = 20.0
 
 
 def task(cfg: DictConfig) -> int:
@@ -76,61 +65,66 @@ def task(cfg: DictConfig) -> int:
 
 def execute(conf: VstConf, run: RunDir) -> int:
     """Run the lane in a run directory that was opened; every end leaves a verdict there."""
-    restore = early_signals.hold(SIGNALS)
-    from vst.console import RunConsole
+    stopping = Stopping()
+    from vst.console import make_console
     from vst.lanes.session import Session
 
-    console = RunConsole()
+    console = make_console(conf.console, run.event)
     console.say(f"lane {conf.lane.name}, run directory {run.path}")
     session = Session(conf, run, console)
+    console.watch(lambda: session.fleet.state if session.fleet else "")
     verdict = Verdict(conf.lane.name)
     pinned: LaneVerdict | None = None
     ended: BaseException | None = None
     try:
-        _catch_signals()
+        stopping.catch()
         pinned = look_around(run, conf.snapshot, conf.provenance)
         if pinned is None or pinned.passed:
             _lane(conf.lane.name)(session, verdict, console.lane)
+        stopping.ending()
     except Interrupted as stop:
+        stopping.ending()
         ended = stop
         with suppress(StorageFailure):
             run.event("interrupted", signal=str(stop))
         verdict.interrupted = stop.code
-        _taint(session, f"interrupted by {stop}")
+        _taint(session, f"interrupted by {stop}", stopping)
     except ConfigError as error:
         ended = error
         verdict.interrupted = EXIT_CONFIG
         verdict.lanes.append(_unfinished(error, Outcome.REFUSED))
     except VstError as error:
         ended = error
-        _taint(session, str(error))
+        _taint(session, str(error), stopping)
         verdict.lanes.append(_unfinished(error, Outcome.ERROR if isinstance(error, TransportError) else Outcome.FAIL))
     except Exception as error:  # a fault of ours: the verdict says so, and the traceback is shown
         ended = error
-        _taint(session, f"{type(error).__name__}: {error}")
+        _taint(session, f"{type(error).__name__}: {error}", stopping)
         verdict.lanes.append(_unfinished(error, Outcome.ERROR))
         sys.excepthook(type(error), error, error.__traceback__)
-    _ignore_signals()
+    stopping.ending()
     if pinned is not None:
         verdict.lanes.insert(0, pinned)
     try:
-        return _end(session, verdict, console, ended)
+        return _end(session, verdict, console, ended, stopping)
     except StorageFailure as error:
+        console.close()
         print(f"vst: {run.scrubber.text(str(error))}; free space and start again: no verdict was written, what is "
               "there says in_progress", file=sys.stderr)  # fmt: skip
         return EXIT_CODES[Outcome.ERROR]
     finally:
-        restore()
+        stopping.restore()
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
-    from vst.lanes import ladder, operate, publish, records, selftest
+    from vst.lanes import evaluate, ladder, operate, publish, records, selftest
 
     operations = {
         "publish": publish.publish,
         "lifecycle": operate.operate,
         "record": records.record,
         "compare": records.compare,
+        "eval": evaluate.evaluate_model,
         "selftest": selftest.selftest,
     }
     return operations.get(name, ladder.climb)
@@ -141,20 +135,62 @@ def _unfinished(error: BaseException, outcome: Outcome) -> LaneVerdict:
     return LaneVerdict("run", (Check("run.completed", outcome, expected="the run ends by itself", reason=reason),))
 
 
-def _taint(session: Session, reason: str) -> None:
+def _taint(session: Session, reason: str, stopping: Stopping) -> None:
     """An end in the middle leaves a server that is not proven; one that was not touched keeps its state."""
     fleet = session.fleet
-    if fleet is not None and session.transactions and not (fleet.verified and fleet.state == "serving"):
-        fleet.taint(reason)
+    if fleet is None or not session.transactions or (fleet.verified and fleet.state == "serving"):
+        return
+
+    def give_up() -> None:
+        for replica in fleet.replicas:
+            replica.lifecycle.left = "not known to be paused: a second signal ended the run at once"
+
+    stopping.ending()
+    stopping.orderly(lambda: fleet.taint(reason), give_up)
 
 
-def _end(session: Session, verdict: Verdict, console: RunConsole, ended: BaseException | None) -> int:
+def _close(session: Session, server: dict[str, Any], stopping: Stopping) -> None:
+    """End what was started; a second signal kills it instead of waiting for it."""
     from vst.lanes.servers import close
+
+    def work() -> None:
+        with suppress(StorageFailure):
+            close(session)
+
+    def kill() -> None:
+        end_at_once()
+        for one in (server, *server.get("servers", ())):
+            if one["left"] == "stopped":
+                one["left"] = "killed: a second signal ended the run at once"
+
+    stopping.orderly(work, kill)
+
+
+def _draw(run: RunDir, console: Shown) -> Draw:
+    """The pages of the run. What cannot be drawn costs a page, never the verdict, and can be drawn again later."""
+
+    def draw(path: Path) -> Mapping[str, bytes]:
+        try:
+            from vst.report.files import draw_files
+            from vst.report.limited import time_limit
+
+            with time_limit(DRAW_LIMIT_S):
+                return draw_files(path)
+        except Exception as error:
+            story = f"report.html was not drawn: {type(error).__name__}: {error}"
+            run.event("page_failed", error=story)
+            console.say(f"{story}; the verdict stands, draw it with: python -m vst.report {path}")
+            return {}
+
+    return draw
+
+
+def _end(session: Session, verdict: Verdict, console: Shown, ended: BaseException | None, stopping: Stopping) -> int:
     from vst.lanes.state_at_end import state_at_end
 
     server = state_at_end(session)
-    with suppress(StorageFailure):
-        close(session)
+    _close(session, server, stopping)
+    stopping.ignore()
     if session.run.failure is not None and not isinstance(ended, StorageFailure):
         ended = StorageFailure(session.run.failure)
         verdict.lanes.append(_unfinished(ended, Outcome.ERROR))
@@ -180,7 +216,7 @@ def _end(session: Session, verdict: Verdict, console: RunConsole, ended: BaseExc
         "attempt": attempt_number(session.run.path),
         "error": {"class": type(ended).__name__, "text": str(ended)} if ended is not None else None,
     }
-    session.run.finish(content, outcome)
+    session.run.finish(content, outcome, _draw(session.run, console))
     console.end(verdict, server, str(session.run.path))
     return verdict.exit_code
 
@@ -200,34 +236,13 @@ def _masked(lane: LaneVerdict, scrubber: Scrubber) -> LaneVerdict:
     return LaneVerdict(lane.lane, tuple(checks))
 
 
-def _catch_signals() -> None:
-    """From now on a signal ends the run with a verdict; one that came earlier does so at once."""
-
-    def stop(number: int, frame: FrameType | None) -> NoReturn:
-        # A second signal, while the first is being answered, ends the process at once.
-        for again in SIGNALS:
-            signal.signal(again, signal.SIG_DFL)
-        raise Interrupted(SIGNALS[signal.Signals(number)], signal.Signals(number).name)
-
-    for number in SIGNALS:
-        signal.signal(number, stop)
-    if (early := early_signals.take()) is not None:
-        stop(early, None)
-
-
-def _ignore_signals() -> None:
-    """The end is short and must be whole; a second Ctrl-C was answered before, here it would cost the evidence."""
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
 def main() -> int:
     """The command line: Hydra composes, ``task`` or a launcher runs, the worst exit code of all runs is returned."""
     from vst.cluster.shape import mode_of, unknown_overrides
 
     config.register()
     exit_codes.forget()
-    if unknown := unknown_overrides(sys.argv[1:]):
+    if unknown := [*misspelt(sys.argv[1:], conf_dir()), *unknown_overrides(sys.argv[1:])]:
         print("\n".join(f"vst: {message}" for message in unknown), file=sys.stderr)
         return EXIT_CONFIG
 

@@ -25,33 +25,40 @@ from vst.server.launch import SCRIPTED, reserved
 from vst.server.plan import parse_all
 
 LANES = ("L0", "L1", "L2", "L3", "L4", "L5", "L6")
-"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each that is built."""
+"""The rungs of the ladder in order; ``vst.lanes.ladder.RUNGS`` has a runner for each of them but the first."""
 
-NOT_BUILT = ("L5",)
-"""Rungs that this version has not: the ladder passes over them, and L6 says in its verdict that it did."""
-
+EVALUATING = ("L5",)
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
-OPERATIONS = ("publish", "lifecycle", "record", "compare", "selftest")
+CONSOLES = ("auto", "plain", "json")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "selftest")
 
 
 @dataclass
 class ModelConf:
-    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path."""
+    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path.
+
+    ``draft_path`` is the draft for speculative decoding that the server was started with, a checkpoint of its own;
+    ``draft_method`` is what vLLM calls its kind, ``draft_model`` where nothing is said.
+    """
 
     name: str = MISSING
     path: str = MISSING
     revision: str | None = None
     trusted: str | None = None
     generate: str | None = None
+    draft_path: str | None = None
+    draft_method: str | None = None
+    draft_tokens: int = 2
 
 
 @dataclass
 class CheckpointConf:
-    """Checkpoint B: what is pushed; the options of the audit hold for both checkpoints."""
+    """Checkpoint B: what is pushed, ``draft_path`` after it; the options of the audit hold for both checkpoints."""
 
     name: str | None = None
     path: str = MISSING
+    draft_path: str | None = None
     revision: str | None = None
     trusted: str | None = None
     finite: str = MISSING
@@ -132,9 +139,13 @@ class TimeoutsConf:
 
 @dataclass
 class TransferConf:
-    """The data plane; ``bucket_bytes`` null leaves the backend's default, ``master_address`` null finds the route."""
+    """The data plane; ``bucket_bytes`` null leaves the backend's default, ``master_address`` null finds the route.
+
+    ``mtp``: the model drafts with layers of its own checkpoint, which are pushed again for the draft.
+    """
 
     backend: str = MISSING
+    mtp: bool = False
     master_address: str | None = None
     port: int = MISSING
     bucket_bytes: int | None = None
@@ -144,7 +155,8 @@ class TransferConf:
 
 @dataclass
 class PublisherConf:
-    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``, ``launch_prefix`` what it is started with.
+    """The process that reads and sends; ``device`` is ``cpu`` or ``cuda:N``, ``launch_prefix`` what it is started
+    with.
     """
 
     device: str = MISSING
@@ -173,6 +185,7 @@ class LaneConf:
     warm: bool = True
     left: str | None = None
     right: str | None = None
+    repeat: str | None = None
 
 
 @dataclass
@@ -262,6 +275,43 @@ class OracleConf:
 
 
 @dataclass
+class EvalConf:
+    """What is asked in L5 and ``lane=eval``, and how two evaluations are compared.
+
+    ``kind``: ``questions`` (a file, or the embedded set where ``dataset`` is null) or ``lm_eval`` (a task of it).
+    ``reference`` is an evaluation of B by a cold server, null takes it from the cache or a cold server; ``resume`` is
+    an evaluation that was cut.
+    """
+
+    kind: str = MISSING
+    name: str = MISSING
+    dataset: str | None = MISSING
+    limit: int | None = None
+    shots_dataset: str | None = None
+    shots: int = MISSING
+    style: str = MISSING
+    extraction: str = MISSING
+    max_tokens: int = MISSING
+    temperature: float = MISSING
+    top_p: float = MISSING
+    seed: int = MISSING
+    stop: list[str] = field(default_factory=list)
+    concurrency: int = MISSING
+    retries: int = MISSING
+    request_timeout_s: float = MISSING
+    alpha: float = MISSING
+    margin: float = MISSING
+    power: float = MISSING
+    draft_margin: float = MISSING
+    reference: str | None = None
+    reference_cache: bool = MISSING
+    resume: str | None = None
+    task: str | None = None
+    include_path: str | None = None
+    timeout_s: float = MISSING
+
+
+@dataclass
 class PathsConf:
     """Where runs and the cache lie; the one place that reads the environment (``VST_RUNS``, ``VST_CACHE``)."""
 
@@ -297,7 +347,7 @@ class LaunchConf:
 
 @dataclass
 class VstConf:
-    """The whole configuration of a run."""
+    """The whole configuration of a run; ``console`` is how it is shown, which is no part of what it is."""
 
     model: ModelConf = field(default_factory=ModelConf)
     checkpoint: CheckpointConf = field(default_factory=CheckpointConf)
@@ -309,10 +359,12 @@ class VstConf:
     oracle: OracleConf = field(default_factory=OracleConf)
     load: LoadConf = field(default_factory=LoadConf)
     endurance: EnduranceConf = field(default_factory=EnduranceConf)
+    eval: EvalConf = field(default_factory=EvalConf)
     paths: PathsConf = field(default_factory=PathsConf)
     provenance: ProvenanceConf = field(default_factory=ProvenanceConf)
     snapshot: SnapshotConf = field(default_factory=SnapshotConf)
     launch: LaunchConf = field(default_factory=LaunchConf)
+    console: str = "auto"
 
 
 MEMORY = r"metric:[A-Za-z_:][A-Za-z0-9_:]*|pid:[0-9]+|device"
@@ -321,8 +373,13 @@ HINTS = {
     "model.path": "the directory of checkpoint A, which the server is started from",
     "checkpoint.path": "the directory of checkpoint B, which is pushed",
     "server.base_url": "the address of the running server, such as http://host:8000 (several: server.base_urls=[…])",
-    "lane.left": "the record that was taken",
-    "lane.right": "the record that it must equal",
+    "model.draft_path": "the directory of the draft that the server was started with",
+    "checkpoint.draft_path": "the directory of the draft that is pushed after checkpoint B",
+    "eval.dataset": "a file of questions, JSON lines with question and answer",
+    "eval.shots_dataset": "a file of questions to take the examples from, such as GSM8K's train.jsonl; or eval.shots=0",
+    "eval.task": "a task of lm-eval",
+    "lane.left": "the record or evaluation that was taken",
+    "lane.right": "the record or evaluation that it must equal",
 }
 
 
@@ -362,13 +419,22 @@ def digest(cfg: DictConfig) -> str:
 
 def needs_checkpoint(lane: LaneConf) -> bool:
     """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone, ``selftest`` has pairs of its own."""
-    return lane.name not in ("record", "compare", "selftest") and not (
+    return lane.name not in ("record", "compare", "eval", "selftest") and not (
         lane.name in LANES + ("ladder",) and lane.upto in ("L1", "L2")
     )
 
 
+def evaluates(lane: LaneConf) -> bool:
+    """Whether a lane asks the questions of the eval group."""
+    climbed = LANES[: LANES.index(lane.upto) + 1] if lane.upto in LANES else ()
+    return lane.name == "eval" or (lane.name in (*LANES, "ladder") and any(name in EVALUATING for name in climbed))
+
+
 def _missing(cfg: DictConfig) -> set[str]:
     missing = set(OmegaConf.missing_keys(cfg))
+    if not evaluates(cfg.lane):
+        missing = {key for key in missing if not key.startswith("eval.")}
+    missing |= _missing_beside(cfg)
     if cfg.model.generate is not None or not needs_checkpoint(cfg.lane):
         missing -= {"checkpoint.path"}
     if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
@@ -382,14 +448,29 @@ def _missing(cfg: DictConfig) -> set[str]:
     return missing
 
 
+def _missing_beside(cfg: DictConfig) -> set[str]:
+    """What is missing because of another value: the other draft, the file of the examples, the task."""
+    missing = set()
+    drafts = cfg.model.draft_method is not None or cfg.model.draft_path is not None
+    if drafts and not cfg.model.draft_path:
+        missing.add("model.draft_path")
+    if drafts and needs_checkpoint(cfg.lane) and not cfg.checkpoint.draft_path:
+        missing.add("checkpoint.draft_path")
+    if evaluates(cfg.lane) and cfg.eval.kind == "lm_eval" and not cfg.eval.task:
+        missing.add("eval.task")
+    given = not OmegaConf.is_missing(cfg.eval, "dataset") and cfg.eval.dataset is not None
+    if evaluates(cfg.lane) and given and cfg.eval.kind == "questions" and cfg.eval.shots and not cfg.eval.shots_dataset:
+        missing.add("eval.shots_dataset")
+    return missing
+
+
 def _filled(cfg: DictConfig) -> DictConfig:
     """Paths that this run does not need, or that are generated later, become empty instead of missing."""
     filled = cfg.copy()
-    for key in ("model.path", "checkpoint.path"):
-        if OmegaConf.is_missing(filled[key.split(".")[0]], "path"):
-            OmegaConf.update(filled, key, "")
-    if OmegaConf.is_missing(filled.server, "base_url"):
-        OmegaConf.update(filled, "server.base_url", None)
+    for key in ("model.path", "checkpoint.path", "eval.dataset", "server.base_url"):
+        group, _, name = key.partition(".")
+        if OmegaConf.is_missing(filled[group], name):
+            OmegaConf.update(filled, key, "" if name == "path" else None)
     return filled
 
 
@@ -402,12 +483,16 @@ def _problems(conf: VstConf) -> list[str]:
         "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", SCRIPTED)),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
+        "console": (conf.console, CONSOLES),
         "model.generate": (conf.model.generate, (None, "tiny")),
         "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
         **{
             f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
             for key, value in vars(conf.lifecycle.admission).items()
         },
+        "eval.kind": (conf.eval.kind, ("questions", "lm_eval")),
+        "eval.style": (conf.eval.style, ("completion", "chat")),
+        "eval.extraction": (conf.eval.extraction, ("strict", "flexible")),
     }
     found = [
         f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
@@ -438,17 +523,23 @@ def _problems(conf: VstConf) -> list[str]:
         "load.max_requests": (conf.load.max_requests, 1),
         "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
+        "model.draft_tokens": (conf.model.draft_tokens, 1),
+        "eval.shots": (conf.eval.shots, 0),
+        "eval.max_tokens": (conf.eval.max_tokens, 1),
+        "eval.concurrency": (conf.eval.concurrency, 1),
+        "eval.retries": (conf.eval.retries, 0),
+        "eval.temperature": (conf.eval.temperature, 0),
+        "eval.limit": (1 if conf.eval.limit is None else conf.eval.limit, 1),
     }
     at_least |= {
-        f"lane.{key}": (value, 1)
-        for key in ("seeds", "parallel")
-        if (value := getattr(conf.lane, key)) is not None
+        f"lane.{key}": (value, 1) for key in ("seeds", "parallel") if (value := getattr(conf.lane, key)) is not None
     }
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
     found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
     found += _server_problems(conf.server) + _chain_problems(conf)
+    found += _eval_problems(conf)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
@@ -489,6 +580,8 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "load.load_s": load.load_s,
         "load.drain_s": load.drain_s,
         "load.settle_s": load.settle_s,
+        "eval.request_timeout_s": conf.eval.request_timeout_s,
+        "eval.timeout_s": conf.eval.timeout_s,
     }
     return {key: value for key, value in values.items() if value is not None}
 
@@ -504,6 +597,23 @@ def _chain_problems(conf: VstConf) -> list[str]:
     if conf.lane.name == "lifecycle" and (conf.server.replicas > 1 or len(conf.server.base_urls) > 1):
         return ["lane=lifecycle moves one server: name it with server.base_url, or set server.replicas=1"]
     return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
+
+
+def _eval_problems(conf: VstConf) -> list[str]:
+    shares = {name: getattr(conf.eval, name) for name in ("alpha", "margin", "power", "draft_margin")}
+    found = [f"eval.{key}={value}: must be between 0 and 1" for key, value in shares.items() if not 0 < value < 1]
+    if not 0 < conf.eval.top_p <= 1:
+        found.append(f"eval.top_p={conf.eval.top_p}: must be above 0 and at most 1")
+    if conf.eval.resume and conf.lane.name != "eval":
+        found.append("eval.resume goes on with the evaluation of lane=eval; any other lane evaluates from the start")
+    if conf.eval.kind == "lm_eval" and conf.lane.name != "eval" and evaluates(conf.lane):
+        found.append("eval=lm_eval runs in lane=eval; compare two of its evaluations with lane=compare")
+    if conf.transfer.mtp and conf.model.draft_path:
+        found.append("transfer.mtp and model.draft_path exclude each other: a server drafts in one way")
+    given = [arg for arg in conf.server.args if arg.replace("_", "-").startswith("--speculative-config")]
+    if given and conf.model.draft_path:
+        found.append(f"server.args={given[0]}: vst sets this itself from model.draft_path")
+    return found
 
 
 def _server_problems(server: ServerConf) -> list[str]:

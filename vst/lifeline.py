@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -28,6 +29,26 @@ def die_with_parent(parent: int) -> None:
 def guarded(command: list[str]) -> list[str]:
     """The command line that runs ``command`` under the guard; the guard ends it when its standard input closes."""
     return [sys.executable, "-I", str(Path(__file__).with_name("guard.py")), *command]
+
+
+def end_at_once() -> None:
+    """Kill everything that this process started, the deepest first, so that no guard is gone before its tree."""
+    for _ in range(3):
+        members = descendants(os.getpid())
+        below = [member for member in members if _parent(member) != os.getpid()]
+        for member in below or members:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+        psutil.wait_procs(below or members, timeout=2)
+        if not below:
+            return
+
+
+def _parent(process: psutil.Process) -> int | None:
+    try:
+        return int(process.ppid())
+    except psutil.NoSuchProcess:
+        return None
 
 
 def descendants(pid: int) -> list[psutil.Process]:

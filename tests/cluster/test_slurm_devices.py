@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import psutil
-import pytest
 
 from cluster.conftest import Vst
 from cluster.slurm_cluster import Cluster
@@ -84,12 +83,3 @@ def test_a_cancelled_job_takes_its_server_along(vst: Vst, cluster: Cluster) -> N
 
 def running(command: str) -> bool:
     return any(" ".join(one.info["cmdline"] or []) == command for one in psutil.process_iter(["cmdline"]))
-
-
-@pytest.mark.vllm
-def test_a_real_server_and_publisher_run_inside_a_job(vst: Vst) -> None:
-    room = ("hydra.launcher.mem_gb=14", "hydra.launcher.cpus_per_task=4", "hydra.launcher.timeout_min=15")
-    code, out = vst.slurm("lane=L2", *room, timeout=400)
-    assert code == 0, out + vst.logs()
-    assert vst.runs()[0]["ending"]["verdict"] == "PASS"
-    assert vst.cluster and vst.cluster.state(vst.job()) == "COMPLETED 0:0"

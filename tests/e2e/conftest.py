@@ -242,8 +242,6 @@ def two_workers(vst: Vst, pair: tuple[Path, Path]) -> Run:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark these tests, and put those with the shared server last: its idle workers slow down all that runs beside."""
     for item in items:
         if Path(__file__).parent in Path(str(item.path)).parents:
             item.add_marker(pytest.mark.vllm)
-    items.sort(key=lambda item: "live" in getattr(item, "fixturenames", ()))

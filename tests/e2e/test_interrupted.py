@@ -16,6 +16,7 @@ import pytest
 from e2e.aftermath import TOTAL, left_not_serving, wait_for
 from e2e.conftest import Live, Run, Vst
 from e2e.proxy import Call, Proxy
+from vst.provenance.__main__ import check_run
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
@@ -120,3 +121,21 @@ def test_killed_run_leaves_no_process_behind(vst: Vst) -> None:
     assert not [p for p in tree if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert not ours()
     assert json.loads((out / "run.json").read_text())["state"] == "in_progress"
+
+
+def test_a_second_ctrl_c_ends_at_once_with_a_verdict_and_no_process_left(vst: Vst, pair: tuple[Path, Path]) -> None:
+    process, out = vst.start("lane=L1")
+    wait_for(out / "events.jsonl", "server_start", lambda event: True, process)
+    time.sleep(3)
+    members = psutil.Process(process.pid).children(recursive=True)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=60)
+    run = Run(process.returncode, text, out, time.monotonic() - begun)
+    assert run.code == 130, text
+    assert run.verdict["interrupted"] is True and "Traceback" not in text
+    assert run.seconds < 6 and len(members) >= 2
+    assert psutil.wait_procs(members, timeout=2)[1] == []
+    assert check_run(out).exit_code == 0

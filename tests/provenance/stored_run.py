@@ -15,7 +15,7 @@ from vst.oracle.compare import difference, looks_like, spread
 from vst.oracle.record import Answer, Record
 from vst.provenance.composed import RESOLVED, resolved_digest
 from vst.provenance.links import use_reference
-from vst.provenance.rundir import RunDir
+from vst.provenance.rundir import Draw, RunDir
 from vst.provenance.sidecar import Request
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
@@ -105,7 +105,7 @@ class StoredRun:
         evidence = None if apart.equal else f"record-{name}.json"
         return Check(f"control.{family}", outcome, observed, "noticed", self.floor, reason, evidence)
 
-    def finish(self, change: Any = None) -> Path:
+    def finish(self, change: Any = None, draw: Draw | None = None) -> Path:
         """Write everything; ``change`` may edit the verdict before it is sealed, as a lying tool would."""
         verdict = Verdict("ladder", self.lanes())
         server = {"state": "serving", "holds": "checkpoint", "left": "stopped"}
@@ -118,5 +118,5 @@ class StoredRun:
         if change is not None:
             change(content)
         outcome = {key: content[key] for key in ("verdict", "exit_code", "server")}
-        self.run.finish(content, {**outcome, "attempt": 1, "error": None})
+        self.run.finish(content, {**outcome, "attempt": 1, "error": None}, draw)
         return self.run.path

@@ -15,8 +15,9 @@ import pytest
 
 from vst.errors import ConfigError
 from vst.provenance.__main__ import check_run, main
+from vst.provenance.atomic import file_sha256
 from vst.provenance.encoding import to_bytes
-from vst.provenance.rundir import RunDir
+from vst.provenance.rundir import DRAWN, RunDir, drawn_from
 from vst.provenance.sidecar import Request, Subject, statement
 from vst.provenance.verify import verify
 
@@ -148,19 +149,23 @@ def reseal(run: Run, name: str, content: Any) -> None:
     data = to_bytes(content)
     (run.path / name).write_bytes(data)
     _restate(run, name, data)
+    for page in DRAWN:
+        _restate(run, page, (run.path / page).read_bytes())
     listing = run.json("run.json")
     for entry in listing["artifacts"]:
-        if entry["name"] == name:
-            entry["bytes"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
-            sidecar = (run.path / f"{name}.meta.json").read_bytes()
-            entry["sidecar_sha256"] = hashlib.sha256(sidecar).hexdigest()
+        content = (run.path / entry["name"]).read_bytes()
+        entry["bytes"], entry["sha256"] = len(content), hashlib.sha256(content).hexdigest()
+        sidecar = (run.path / f"{entry['name']}.meta.json").read_bytes()
+        entry["sidecar_sha256"] = hashlib.sha256(sidecar).hexdigest()
     listed = to_bytes(listing)
     (run.path / "run.json").write_bytes(listed)
     _restate(run, "run.json", listed)
 
 
 def _restate(run: Run, name: str, data: bytes) -> None:
-    subject = Subject(name, hashlib.sha256(data).hexdigest(), len(data))
+    listed = [entry["name"] for entry in run.json("run.json")["artifacts"]]
+    sources = tuple((one, file_sha256(run.path / one)) for one in drawn_from(name, listed))
+    subject = Subject(name, hashlib.sha256(data).hexdigest(), len(data), derived_from=sources)
     (run.path / f"{name}.meta.json").write_bytes(to_bytes(statement(subject, run.predicate(name))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -72,6 +73,12 @@ class Ground:
         session.lifecycle = Lifecycle(session.server.control, run.event)
         session.lifecycle.found(facts.paused is True, facts.sleeping is True, "model")
         session.publisher = publisher
+
+    def ask_fewer(self, kept: Sequence[int], *cold: Record) -> list[Record]:
+        """Ask only these probes from now on; returns the cold records with the answers to them."""
+        probes = self.session.need("probes")
+        self.session.probes = few = replace(probes, prompts=tuple(probes.prompts[number] for number in kept))
+        return [replace(one, probes=few.digest, answers=tuple(one.answers[n] for n in kept)) for one in cold]
 
     def _heard(self, exchange: Exchange) -> None:
         self.exchanges += 1

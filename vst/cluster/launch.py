@@ -20,12 +20,13 @@ from omegaconf import DictConfig, OmegaConf
 from vst import exit_codes
 from vst.cluster.local import LocalQueue
 from vst.cluster.outcome import never_sent
+from vst.cluster.pages import draw_pages
 from vst.cluster.prepare import Prepared, expect_enough_devices, prepare, with_worktree
 from vst.cluster.resume import earlier_sweep, skip_passed
 from vst.cluster.shape import LocalShape, Shape, SlurmShape
 from vst.cluster.slurm import SlurmQueue, write_scripts
 from vst.cluster.sweep import LAUNCH_DIR, Sweep
-from vst.cluster.table import SweepConsole
+from vst.cluster.table import SweepShown, make_sweep_console
 from vst.cluster.watch import Watch
 from vst.errors import ConfigError, TransportError, VstError
 from vst.provenance.atomic import write_atomic
@@ -58,7 +59,7 @@ def launch(request: Request, overrides: Sequence[Sequence[str]], first: int) -> 
     """Send out one batch of runs; their exit codes. Ends the process when it was refused or interrupted."""
     setup_globals()
     before = HydraConfig.instance().cfg
-    console = SweepConsole()
+    console = make_sweep_console(str(request.config.console))
     try:
         return _launch(request, overrides, first, console)
     except VstError as error:
@@ -69,7 +70,7 @@ def launch(request: Request, overrides: Sequence[Sequence[str]], first: int) -> 
         HydraConfig.instance().cfg = before
 
 
-def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, console: SweepConsole) -> list[int]:
+def _launch(request: Request, overrides: Sequence[Sequence[str]], first: int, console: SweepShown) -> list[int]:
     config, shape = request.config, request.shape
     path = Path(str(config.hydra.sweep.dir)).expanduser().absolute()
     earlier = earlier_sweep(path, bool(config.launch.resume)) if request.sweep is None else None
@@ -137,7 +138,7 @@ def write_specs(prepared: Sequence[Prepared], path: Path, worktree: str | None) 
         with_worktree(one.spec, worktree).write(path / one.run.spec)
 
 
-def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepConsole) -> list[int]:
+def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepShown) -> list[int]:
     folder = sweep.path / LAUNCH_DIR
     console.say(f"dry run: nothing is submitted; {len(list(sweep.unfinished()))} resolved configuration(s) in {folder}")
     if isinstance(shape, SlurmShape):
@@ -147,7 +148,7 @@ def _dry_run(sweep: Sweep, shape: Shape, worktree: str | None, console: SweepCon
     return [EXIT_PASS] * len(sweep.runs)
 
 
-def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, console: SweepConsole) -> list[int]:
+def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, console: SweepShown) -> list[int]:
     queue: SlurmQueue | LocalQueue = (
         SlurmQueue(shape, sweep, worktree, console.say)
         if isinstance(shape, SlurmShape)
@@ -170,10 +171,11 @@ def _send(sweep: Sweep, shape: Shape, worktree: str | None, config: DictConfig, 
     return _finished(sweep, console)
 
 
-def _finished(sweep: Sweep, console: SweepConsole) -> list[int]:
+def _finished(sweep: Sweep, console: SweepShown) -> list[int]:
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console.say)
     if any(sweep.unfinished()):
         console.say(f"submitted, nothing is proven yet; look with: python -m vst.status {sweep.path}")
         exit_codes.note([EXIT_PASS])
@@ -186,7 +188,7 @@ def _codes(sweep: Sweep) -> list[int]:
     return [run.ending.exit_code if run.ending else EXIT_CODES[Outcome.ERROR] for run in sweep.runs]
 
 
-def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, console: SweepConsole, reason: str) -> None:
+def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, console: SweepShown, reason: str) -> None:
     """Cancel what was sent out, wait a little for the verdicts of what was running, and leave the file at that."""
     console.say(f"cancelling: {reason}")
     queue.cancel()
@@ -198,6 +200,7 @@ def _cancelled(sweep: Sweep, queue: SlurmQueue | LocalQueue, watch: Watch, conso
     sweep.watcher = None
     sweep.write()
     console.table(sweep)
+    draw_pages(sweep, console.say)
 
 
 @contextmanager

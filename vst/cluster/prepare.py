@@ -56,6 +56,7 @@ def _prepare(context: HydraContext, config: DictConfig, words: list[str], number
         cfg.hydra.job.id, cfg.hydra.job.num = str(number), number
         cfg.hydra.sweep.dir = str(sweep)
         cfg.launch = OmegaConf.structured(LaunchConf)  # how it is sent out is no part of what the run is
+        cfg.console = "auto"  # nor is how the launcher shows it
     HydraConfig.instance().set_config(cfg)
     directory = Path(os.path.normpath(sweep / str(cfg.hydra.sweep.subdir)))
     with open_dict(cfg):

@@ -2,17 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from vst.cluster.sweep import Run, Sweep
-from vst.console import plain
+from vst.harmless import plain
+from vst.provenance.encoding import utc_now
 
 LONGEST = 400
+
+
+class SweepShown(Protocol):
+    """What a sweep is shown on."""
+
+    def say(self, text: str) -> None: ...
+
+    def ended(self, run: Run) -> None: ...
+
+    def table(self, sweep: Sweep) -> None: ...
+
+
+def make_sweep_console(kind: str) -> SweepShown:
+    """The console that ``console=kind`` asks for."""
+    return JsonSweepConsole() if kind == "json" else SweepConsole()
+
+
+class JsonSweepConsole:
+    """One JSON object a line: the events ``step``, ``run`` when one has ended, and ``sweep`` at the end."""
+
+    def say(self, text: str) -> None:
+        self._line("step", text=text)
+
+    def ended(self, run: Run) -> None:
+        self._line("run", **asdict(run))
+
+    def table(self, sweep: Sweep) -> None:
+        runs = [asdict(run) for run in sweep.runs]
+        self._line("sweep", directory=str(sweep.path), exit_code=sweep.exit_code, runs=runs)
+
+    def _line(self, event: str, **fields: Any) -> None:
+        print(json.dumps({"event": event, "utc": utc_now(), **fields}, default=str), flush=True)
 
 
 class SweepConsole:
@@ -44,7 +80,7 @@ class SweepConsole:
             if where.startswith(f"{sweep.path}/"):
                 where = where[len(str(sweep.path)) + 1 :]
             words = Text(plain(" ".join(word for word in run.overrides if word not in same), LONGEST))
-            table.add_row(str(run.number), words, _verdict(run), code, Text(str(reason)), Text(where))
+            table.add_row(str(run.number), words, _verdict(run), code, Text(plain(reason)), Text(plain(where)))
         self._console.print(table)
         if same:
             self._console.print(Text(f"all with {plain(' '.join(same))}"), soft_wrap=True)
@@ -60,7 +96,7 @@ def _verdict(run: Run) -> Text:
     if run.ending is None:
         return Text("not ended", style="yellow")
     word = f"{run.ending.verdict}, skipped" if run.state == "skipped" else run.ending.verdict
-    return Text(word, style="bold green" if run.ending.passed else "bold red")
+    return Text(plain(word, 40), style="bold green" if run.ending.passed else "bold red")
 
 
 def _summary(sweep: Sweep) -> Text:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from vst.checkpoint.config_file import try_config
 from vst.errors import VerificationError, VstError
@@ -12,6 +13,7 @@ from vst.oracle.probes import ProbeSet, make_probes
 from vst.oracle.record import Record, take_record
 from vst.server.facts import ServerFacts
 from vst.server.seats import seat_name
+from vst.server.speculation import read_drafted
 
 CLAIMS = {"checkpoint": "B", "model": "A"}
 """What the content of each role is called."""
@@ -43,12 +45,22 @@ def take_each(session: Session, claim: str, file: str) -> list[Record]:
     return [take(session, seat, claim, seat_name(file, number)) for number, seat in enumerate(session.seats)]
 
 
+@contextmanager
+def counted(session: Session, server: Server, name: str) -> Iterator[None]:
+    """Keep under ``name`` what the server drafted and accepted inside; nothing for a server that does not draft."""
+    before = read_drafted(server.control)
+    yield
+    after = read_drafted(server.control) if before is not None else None
+    if before is not None and after is not None:
+        session.drafted[name] = after.since(before)
+
+
 def take(session: Session, server: Server, claim: str, file: str) -> Record:
-    """Take a record and write it to ``record-<file>.json``."""
+    """Take a record and write it to ``record-<file>.json``; counts what the server drafted for it, if it drafts."""
+    probes, timeout = session.need("probes"), session.conf.server.request_timeout_s
     try:
-        record = take_record(
-            server.control, server.name, session.need("probes"), claim, session.conf.server.request_timeout_s
-        )
+        with counted(session, server, file):
+            record = take_record(server.control, server.name, probes, claim, timeout)
     except VstError as error:
         raise named(error, server.title) from error
     content = {**record.to_json(), "noise_floor": session.floor}

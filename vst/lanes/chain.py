@@ -13,6 +13,7 @@ from typing import Any
 
 from vst.errors import VerificationError, VstError
 from vst.lanes.asking import CLAIMS, take_each
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.seats import arrived
 from vst.lanes.sending import join
 from vst.lanes.session import Session
@@ -173,9 +174,11 @@ def _wake(chain: Interpreter, step: Step) -> dict[str, Any]:
 
 
 def _push(chain: Interpreter, step: Step) -> dict[str, Any]:
-    sent = push_here(chain.session, Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}"))
-    chain.sent.append(sent)
-    return {"sent": sent.to_json(), "file": f"weight-update-{chain.session.transactions}.json"}
+    push = Push(step.args[0] if step.args else "checkpoint", purpose=f"chain.{chain.name}")
+    file = f"weight-update-{chain.session.transactions + 1}.json"
+    sent, *drafts = push_with_draft(chain.session, push, push_here)
+    chain.sent += [sent, *drafts]
+    return {"sent": sent.to_json(), "file": file}
 
 
 def _resume(chain: Interpreter, step: Step) -> dict[str, Any]:

@@ -12,8 +12,9 @@ from vst.checkpoint.config_file import try_config
 from vst.checkpoint.families import families
 from vst.checkpoint.manifest import TensorEntry
 from vst.lanes.asking import take
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.session import Session
-from vst.lanes.transaction import Push, transact
+from vst.lanes.transaction import Push
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
 from vst.transfer.plan import Sent
@@ -54,7 +55,7 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
             )
             continue
         session.progress.say(f"control {number} of {len(asked)}: B with {name} kept at A ({len(names)} tensors)")
-        sent.append(transact(session, Push("checkpoint", "model", names, purpose=f"control.{name}")))
+        sent += push_with_draft(session, Push("checkpoint", "model", names, purpose=f"control.{name}"))
         record = take(session, session.need("seat"), f"B with {name} of A", f"control-{name}")
         checks.append(control_check(session, name, names, record, cold_b))
         if checks[-1].outcome is Outcome.PASS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,11 +58,39 @@ def run_files(session: Session, model: bool = True) -> tuple[LaneVerdict, dict[s
     roles = resolve_paths(session, model)
     before = {role: identities(path) for role, path in roles.items()}
     result = audit(roles, _options(session), _trusted(session, set(roles)))
+    drafts = resolve_drafts(session)
+    checks = [*result.checks, *_audit_drafts(session, drafts, result.manifests)] if drafts else result.checks
+    before |= {role: identities(path) for role, path in drafts.items()}
     session.manifests.update(result.manifests)
     for role, manifest in result.manifests.items():
         write_manifest(session, role)
         session.run.inputs[role] = describe(session, role, manifest)
-    return LaneVerdict("L0", tuple(result.checks)), before
+    return LaneVerdict("L0", tuple(checks)), before
+
+
+def resolve_drafts(session: Session) -> dict[str, Path]:
+    """The drafts of this run by role, for a server that has one."""
+    conf = session.conf
+    given = {"draft-model": conf.model.draft_path if conf.lane.name != "publish" else None}
+    if needs_checkpoint(conf.lane):
+        given["draft-checkpoint"] = conf.checkpoint.draft_path
+    return {role: Path(path).expanduser().absolute() for role, path in given.items() if path}
+
+
+def _audit_drafts(session: Session, drafts: dict[str, Path], manifests: dict[str, Manifest]) -> list[Check]:
+    """The same audit of the drafts, its checks as ``draft.files.…``; a draft that stays the same is audited once."""
+    result = audit(_as_pair(drafts), _options(session))
+    for role in drafts:
+        found = result.manifests.get(role.removeprefix("draft-")) or result.manifests.get("model")
+        if found is not None:
+            manifests[role] = found
+    return [replace(check, id=f"draft.{check.id}") for check in result.checks]
+
+
+def _as_pair(drafts: dict[str, Path]) -> dict[str, Path]:
+    if len(set(drafts.values())) == 1:
+        return {"model": next(iter(drafts.values()))}
+    return {role.removeprefix("draft-"): path for role, path in drafts.items()}
 
 
 def still_stable(before: dict[str, dict[str, FileIdentity]], session: Session) -> Check:
@@ -93,11 +122,12 @@ def _trusted(session: Session, roles: set[str]) -> dict[str, Path]:
 
 def describe(session: Session, role: str, manifest: Manifest) -> dict[str, Any]:
     """A checkpoint as an input of the run: where it lies, what it claims to be, and its digests."""
-    conf = session.conf.model if role == "model" else session.conf.checkpoint
+    conf = session.conf.model if role.endswith("model") else session.conf.checkpoint
+    draft = role.startswith("draft-")
     return {
         "path": str(manifest.path),
-        "declared_name": conf.name,
-        "declared_revision": conf.revision,
+        "declared_name": None if draft else conf.name,
+        "declared_revision": None if draft else conf.revision,
         "layout_digest": manifest.layout_digest,
         "content_digest": manifest.content_digest,
         "bytes": manifest.total_bytes,

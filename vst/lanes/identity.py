@@ -9,11 +9,12 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes.asking import take_each
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.fleet import Replica, named
 from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
-from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
+from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
 from vst.oracle.compare import Difference, difference
 from vst.server.client import HttpFailure
 from vst.transfer.plan import Sent
@@ -62,7 +63,7 @@ def _pushes(session: Session, found: Found) -> None:
     found.before = weight_digests(session)
     for number in range(1, session.conf.lane.identities + 1):
         session.progress.say(f"identity {number} of {session.conf.lane.identities}: A over A")
-        found.sent.append(transact(session, Push("model", purpose="identity")))
+        found.sent += push_with_draft(session, Push("model", purpose="identity"))
         first, name = session.records[0], f"identity-{number}"
         records = take_each(session, "A", name)
         found.moved.append(difference(records[0], first, session.need("floor")))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from vst.config import LANES, NOT_BUILT, needs_checkpoint
+from vst.config import LANES, needs_checkpoint
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
+from vst.lanes.cold_evaluation import ColdEvaluation
 from vst.lanes.endurance.lane import run_endurance
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.identity import run_identity
 from vst.lanes.lifecycle import run_lifecycle
+from vst.lanes.quality import run_quality
 from vst.lanes.references import keep, make_key, obtain
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import owned
@@ -29,8 +31,6 @@ REACHABLE = ("server.reachable", "a server")
 def climb(session: Session, verdict: Verdict, show: Show) -> None:
     """Run the lanes up to ``lane.upto`` into ``verdict``, and end with what must have held all the time."""
     upto = session.conf.lane.upto
-    if upto in NOT_BUILT:
-        raise ConfigError(f"lane {upto} is not part of this version")
     files, before = run_files(session)
     if files.passed and upto != "L0":
         verdict.lanes.append(files)
@@ -47,12 +47,14 @@ def climb(session: Session, verdict: Verdict, show: Show) -> None:
 
 
 def _with_server(session: Session, verdict: Verdict, show: Show, upto: str) -> None:
-    wanted = [name for name in LANES[1 : LANES.index(upto) + 1] if name not in NOT_BUILT]
+    wanted = LANES[1 : LANES.index(upto) + 1]
     try:
         start_publisher(session)
+        if "L5" in wanted and not _questions(session, verdict, show):
+            return
         if owned(session) and "L3" in wanted:
             # The cold server comes first and is gone before the other starts: on GPUs they need the same ones.
-            session.reference = obtain(session)
+            session.reference = cold_answers(session)
         session.progress.say(_opening(session))
         open_servers(session)
     except VstError as error:
@@ -72,6 +74,28 @@ def _opening(session: Session) -> str:
     count = len(server_titles(vars(session.conf.server)))
     what = "the server" if count == 1 else f"{count} servers"
     return f"starting {what} on A" if owned(session) else f"attaching to {what}"
+
+
+def _questions(session: Session, verdict: Verdict, show: Show) -> bool:
+    """Read what L5 will ask before anything is started; whether files of it that cannot be used ended the run here."""
+    try:
+        session.evaluation = ColdEvaluation(session)
+    except VerificationError as error:
+        check = Check("eval.pinned", Outcome.REFUSED, expected="questions that can be asked", reason=str(error))
+        verdict.lanes.append(LaneVerdict("L5", (check,)))
+        show(verdict.lanes[-1])
+        return False
+    return True
+
+
+def cold_answers(session: Session) -> Reference:
+    """The reference of B and, where it is asked for, the evaluation of a cold B; of one cold server if both are new."""
+    evaluation = session.evaluation
+    besides = evaluation.take if evaluation is not None and not evaluation.found else None
+    reference = obtain(session, besides)
+    if evaluation is not None and not evaluation.found:
+        evaluation.start_and_take()
+    return reference
 
 
 def not_started(error: VstError) -> LaneVerdict:
@@ -99,7 +123,7 @@ def _referred(lane: str, run: Callable[[Session, Reference], LaneVerdict]) -> Ca
 
     def climb_one(session: Session) -> LaneVerdict:
         try:
-            session.reference = session.reference or obtain(session)
+            session.reference = session.reference or cold_answers(session)
         except VstError as error:
             outcome = Outcome.ERROR if isinstance(error, TransportError) else Outcome.REFUSED
             check = Check("reference.comparable", outcome, expected="a reference of B", reason=str(error))
@@ -109,12 +133,16 @@ def _referred(lane: str, run: Callable[[Session, Reference], LaneVerdict]) -> Ca
     return climb_one
 
 
+def _quality(session: Session) -> LaneVerdict:
+    return run_quality(session, session.need("evaluation").plan)
+
+
 RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
     "L1": _contract,
     "L2": run_identity,
     "L3": _referred("L3", run_transition),
     "L4": _referred("L4", run_lifecycle),
-    # A rung that comes here leaves ``vst.config.NOT_BUILT``.
+    "L5": _quality,
     "L6": _referred("L6", run_endurance),
 }
 
@@ -122,7 +150,7 @@ RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
 def _keep_own(session: Session) -> None:
     """A server that we started on A and nobody has touched yet is a cold one: its first record is a reference of A."""
     key = make_key(session, "model", session.need("publisher").wait_ready())
-    keep(session, key, session.records[0], session.need("facts"))
+    keep(session, key, session.records[0], session.need("facts"), session.drafted.get("model-1"))
 
 
 def _close_fail(session: Session, lane: LaneVerdict) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vst.errors import ConfigError, VstError
 from vst.lanes.contract import Expected, contract_checks, devices_check
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet import Replica, over_all
 from vst.lanes.fleet_opening import make_fleet, open_servers
@@ -54,7 +55,7 @@ def _push(session: Session) -> LaneVerdict:
     sent: list[Sent] = []
     failure = None
     try:
-        sent.append(publish_only(session, Push("checkpoint", purpose="publish")))
+        sent += push_with_draft(session, Push("checkpoint", purpose="publish"), publish_only)
     except TransactionFailed as error:
         failure = error
     return LaneVerdict("publish", (*checks, completed_check(sent, failure)))

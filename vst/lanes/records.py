@@ -1,4 +1,4 @@
-"""Lanes ``record`` (take a reference of A and keep it) and ``compare`` (judge two stored records offline)."""
+"""Lanes ``record`` (take a reference of A) and ``compare`` (judge two stored records or evaluations offline)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from vst.lanes.ladder import Show, not_started
 from vst.lanes.references import keep, make_key
 from vst.lanes.sending import start_publisher
 from vst.lanes.session import Session
+from vst.lanes.stored_evaluations import evaluations_check, is_evaluation
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
@@ -37,19 +38,27 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
     show(verdict.lanes[-1])
     if verdict.lanes[-1].passed:
         key = make_key(session, "model", session.need("publisher").wait_ready())
-        session.run.write("reference.json", keep(session, key, session.records[0], session.need("facts")).to_json())
+        kept = keep(session, key, session.records[0], session.need("facts"), session.drafted.get("model-1"))
+        session.run.write("reference.json", kept.to_json())
     verdict.lanes[0] = LaneVerdict("L0", (*files.checks, still_stable(before, session)))
 
 
 def compare(session: Session, verdict: Verdict, show: Show) -> None:
-    """Judge the record ``lane.left`` against ``lane.right`` by the noise floor stored with the left one."""
+    """Judge ``lane.left`` against ``lane.right``: records by the noise floor stored with the left one, evaluations by
+    their records or the paired test.
+    """
     left, right = str(session.conf.lane.left), str(session.conf.lane.right)
-    try:
-        check = compare_check(*read_record(left), read_record(right)[0], left)
-    except VerificationError as error:
-        check = Check("compare.records", Outcome.REFUSED, left, right, reason=str(error))
+    evaluations = any(map(is_evaluation, (left, right)))
+    check = evaluations_check(session) if evaluations else _stored_records(left, right)
     verdict.lanes.append(LaneVerdict("compare", (check,)))
     show(verdict.lanes[0])
+
+
+def _stored_records(left: str, right: str) -> Check:
+    try:
+        return compare_check(*read_record(left), read_record(right)[0], left)
+    except VerificationError as error:
+        return Check("compare.records", Outcome.REFUSED, left, right, reason=str(error))
 
 
 def compare_check(observed: Record, floor: float | None, expected: Record, file: str) -> Check:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from vst.lanes.asking import choose_probes, take, vocab_size
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import REFERENCE, examine, spec, start_server, stop_server
-from vst.lanes.session import Session
+from vst.lanes.session import Server, Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
 from vst.provenance.links import use_reference
 from vst.provenance.redaction import looks_secret
 from vst.server.facts import ServerFacts
 from vst.server.launch import flags
+from vst.server.speculation import Drafted
 
 FORWARDED = (
     "OMP_NUM_THREADS",
@@ -27,9 +28,14 @@ FORWARDED = (
 """Inherited variables that can change an answer or the device; they are part of a reference's key."""
 
 
-def obtain(session: Session) -> Reference:
+Besides = Callable[[Server, ServerFacts], None]
+"""What else is done with a cold server on B before it is stopped."""
+
+
+def obtain(session: Session, besides: Besides | None = None) -> Reference:
     """The reference of checkpoint B; starts and stops a server of its own when there is none yet.
 
+    ``besides`` is called with that server, and only if one is started.
     Its record is kept in the run directory wherever it came from, so that the run can be judged again offline.
     """
     given = session.conf.oracle.reference
@@ -43,7 +49,7 @@ def obtain(session: Session) -> Reference:
         if found is not None:
             session.progress.say("reference of B: from the cache")
             return _kept(session, found, _cache(session).path(key))
-    return _cold(session, key)
+    return _cold(session, key, besides)
 
 
 def _kept(session: Session, reference: Reference, origin: Path) -> Reference:
@@ -64,25 +70,28 @@ def make_key(session: Session, role: str, versions: Mapping[str, str]) -> Refere
         env={name: value for name, value in {**inherited, **flagged.env}.items() if not looks_secret(name)},
         versions=versions,
         probes=f"{probes} of {vocab_size(session)}",
+        draft=str(draft.content_digest) if (draft := session.manifests.get(f"draft-{role}")) else None,
     )
 
 
-def _cold(session: Session, key: ReferenceKey) -> Reference:
+def _cold(session: Session, key: ReferenceKey, besides: Besides | None) -> Reference:
     session.progress.say("reference of B: starting a cold server on B (kept in the cache for the next run)")
     server = start_server(session, session.manifests["checkpoint"].path, REFERENCE)
     try:
         facts = examine(session, server)
         session.probes = choose_probes(session, facts)
         record = take(session, server, "B", "reference")
+        if besides is not None:
+            besides(server, facts)
     finally:
         stop_server(session, server)
     use_reference(session.run, None, None)
-    return keep(session, key, record, facts)
+    return keep(session, key, record, facts, session.drafted.get("reference"))
 
 
-def keep(session: Session, key: ReferenceKey, record: Record, facts: ServerFacts) -> Reference:
+def keep(session: Session, key: ReferenceKey, record: Record, facts: ServerFacts, drafted: Drafted | None) -> Reference:
     """Make a reference of a record from a fresh process, and store it for later runs."""
-    reference = Reference(record, comparable_facts(facts), "a cold server of this run")
+    reference = Reference(record, comparable_facts(facts), "a cold server of this run", drafted)
     if session.conf.oracle.reference_cache:
         _cache(session).store(key, reference)
     return reference

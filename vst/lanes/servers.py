@@ -58,6 +58,8 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         env[VISIBLE] = ",".join(gpus)
     backend_kind = "cpu" if session.conf.transfer.backend == "vst_gloo" else "gpu"
     kind = conf.kind if conf.kind != "attach" else SCRIPTED if conf.scripted else backend_kind
+    method, tokens = session.conf.model.draft_method or "draft_model", session.conf.model.draft_tokens
+    drafts = {"method": method, "num_speculative_tokens": tokens}
     return ServerSpec(
         kind=kind,
         backend=session.conf.transfer.backend,
@@ -69,6 +71,7 @@ def spec(session: Session, index: int = 0) -> ServerSpec:
         args=tuple(args),
         env=env,
         launch_prefix=_prefix(session, kind, len(gpus or ())),
+        speculative=drafts if session.conf.model.draft_path else None,
     )
 
 
@@ -79,6 +82,8 @@ def _own_gpus(session: Session, index: int) -> tuple[str, ...] | None:
         return None
     each = len(gpus) // session.conf.server.replicas
     return gpus[index * each : (index + 1) * each]
+
+
 def _prefix(session: Session, kind: str, gpus: int) -> tuple[str, ...]:
     """What the server is started with; a double runs on this machine alone and needs no making ready of nodes."""
     words = session.conf.server.launch_prefix
@@ -148,7 +153,7 @@ def _launch(session: Session, model: Path, label: str, index: int, title: str) -
         session.run.evidence.default("server.port", port, f"any that was free, for the server {label}")
     expect_free(conf.host, port)
     flags, name = spec(session, index), served_name(session)
-    argv = command(flags, model, conf.host, port, name)
+    argv = command(flags, model, conf.host, port, name, _draft_of(session, model))
     if label != REFERENCE:
         argv += fault_words(conf.faults, index + 1)
     env = environment(flags, os.environ)
@@ -166,6 +171,13 @@ def _await(session: Session, server: Server, label: str) -> None:
     seconds = server.process.wait_ready(server.control, session.conf.server.start_timeout_s)
     phase.end()
     session.run.event("server_ready", label=label, seconds=round(seconds, 3), pid=server.process.pid)
+
+
+def _draft_of(session: Session, model: Path) -> Path | None:
+    """The draft that belongs to the checkpoint in ``model``."""
+    found = {role: manifest for role, manifest in session.manifests.items() if manifest.path == model}
+    drafts = [session.manifests.get(f"draft-{role}") for role in found]
+    return next((draft.path for draft in drafts if draft is not None), None)
 
 
 def stop_server(session: Session, server: Server) -> None:
@@ -270,7 +282,8 @@ def close(session: Session) -> None:
 
 
 def same_check(session: Session) -> Check:
-    """``server.same``: the processes that were examined are those that answer at the end, and nobody else updated them.
+    """``server.same``: the processes that were examined are those that answer at the end, and nobody else updated
+    them.
     """
     return over_all([(one.server.title, _same(session, one)) for one in session.need("fleet").replicas])
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from vst.checkpoint.manifest import Manifest
 from vst.config import VstConf
 from vst.errors import VerificationError
+from vst.evals.store import Evaluation
 from vst.lanes.fleet import Fleet
 from vst.lanes.fleet import Server as Server
 from vst.load.generator import Load
@@ -20,7 +21,11 @@ from vst.provenance.rundir import RunDir
 from vst.server.facts import ServerFacts
 from vst.server.lifecycle import Lifecycle
 from vst.server.lock import ServerLock
+from vst.server.speculation import Drafted
 from vst.transfer.publisher import Publisher
+
+if TYPE_CHECKING:
+    from vst.lanes.cold_evaluation import ColdEvaluation
 
 
 class Progress(Protocol):
@@ -60,6 +65,9 @@ class Session:
     label: str | None = None
     labels: dict[str, str | None] | None = None
     covered: dict[str, Any] | None = None
+    drafted: dict[str, Drafted] = field(default_factory=dict)
+    evaluation: ColdEvaluation | None = None
+    cold_evaluation: Evaluation | None = None
     loads: list[Load] = field(default_factory=list)
     watchers: list[Callable[[dict[str, Any]], None]] = field(default_factory=list)
     detours: dict[str, str] = field(default_factory=dict)

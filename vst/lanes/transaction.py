@@ -36,7 +36,8 @@ CLAIMS = {"checkpoint": "B", "model": "A"}
 class Push:
     """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role.
 
-    ``seconds`` slows the push down to last about so long, where it would be over sooner.
+    ``seconds`` slows the push down to last about so long, where it would be over sooner. ``draft``: into the server's
+    draft, whose transaction leaves the label of the model as it is.
     """
 
     role: str
@@ -44,6 +45,7 @@ class Push:
     from_other: tuple[str, ...] = ()
     purpose: str = "transition"
     seconds: float | None = None
+    draft: bool = False
 
 
 class TransactionFailed(VstError):
@@ -108,14 +110,19 @@ def restore(session: Session, push: Push) -> Sent:
 
 
 def publish_only(session: Session, push: Push) -> Sent:
-    """One transaction whatever the server does meanwhile, for which the caller answers: ``weight-update.json``."""
-    return _transaction(session, push, "weight-update.json", partial(_bare, move="publish"))
+    """One transaction whatever the server does meanwhile, for which the caller answers: ``weight-update.json``,
+    for a draft ``weight-update-draft.json``.
+    """
+    return _transaction(session, push, f"weight-update{'-draft' * push.draft}.json", partial(_bare, move="publish"))
 
 
-def _transaction(session: Session, push: Push, file: str, moves: Callable[[Session, Push, str, Steps], Sent]) -> Sent:
+Moves = Callable[[Session, Push, "str | None", Steps], Sent]
+
+
+def _transaction(session: Session, push: Push, file: str, moves: Moves) -> Sent:
     session.transactions += 1
     manifest = session.manifests[push.role]
-    label = make_label(manifest, session.transactions, push.other is not None)
+    label = session.label if push.draft else make_label(manifest, session.transactions, push.other is not None)
     timeline = session.run.evidence.timeline
     timeline.open(session.transactions, push.purpose, session.label)
     steps = Steps(timeline)
@@ -154,16 +161,16 @@ def _transaction(session: Session, push: Push, file: str, moves: Callable[[Sessi
     return sent
 
 
-def _bare(session: Session, push: Push, label: str, steps: Steps, move: str) -> Sent:
+def _bare(session: Session, push: Push, label: str | None, steps: Steps, move: str) -> Sent:
     fleet: Fleet = session.need("fleet")
     fleet.each(lambda lifecycle: lifecycle.begin_push(push.role, move))
-    sent = _push(session, push, label, steps)
+    sent: Sent = _push(session, push, label, steps)
     fleet.each(lambda lifecycle: lifecycle.end_push(_content(push)))
     return sent
 
 
-def _around(session: Session, push: Push, label: str, steps: Steps) -> Sent:
-    mode, claim = session.conf.lane.pause_mode, CLAIMS[push.role]
+def _around(session: Session, push: Push, label: str | None, steps: Steps) -> Sent:
+    mode, claim = session.conf.lane.pause_mode, CLAIMS[push.role.removeprefix("draft-")]
     _mark(session, "pausing", mode=mode)
     _step(session, steps, "pause", lambda lifecycle: lifecycle.pause(mode))
     _mark(session, "paused")
@@ -178,7 +185,7 @@ def _around(session: Session, push: Push, label: str, steps: Steps) -> Sent:
     return sent
 
 
-def _restoring(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+def _restoring(session: Session, push: Push, label: str | None, steps: Steps) -> Sent:
     mode = session.conf.lane.pause_mode
     _step(session, steps, "recover", lambda one: one.begin_recovery() if one.state == "tainted" else one.pause(mode))
     _step(session, steps, "reset", lambda lifecycle: lifecycle.reset_caches())
@@ -199,7 +206,7 @@ def _step(session: Session, steps: Steps, name: str, move: Callable[[Lifecycle],
     steps.end(begun)
 
 
-def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
+def _push(session: Session, push: Push, label: str | None, steps: Steps) -> Sent:
     begun, total = steps.begin("push"), session.manifests[push.role].total_bytes
     plan = PushPlan(
         manifest=str(session.manifest_files[push.role]),
@@ -207,6 +214,7 @@ def _push(session: Session, push: Push, label: str, steps: Steps) -> Sent:
         other=str(session.manifest_files[push.other]) if push.other else None,
         from_other=push.from_other,
         rate_limit=_rate(session, push, total),
+        draft=push.draft,
     )
     sent: Sent = session.need("publisher").push(plan, total)
     steps.end(begun)
@@ -227,6 +235,9 @@ def _buckets(session: Session, push: Push) -> int | None:
 
 
 def _content(push: Push) -> str:
+    if push.draft:
+        # The draft's roles are named after the model's that they belong to.
+        return push.role.removeprefix("draft-")
     return f"{push.role} with {len(push.from_other)} tensors of {push.other}" if push.other else push.role
 
 

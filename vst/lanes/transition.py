@@ -7,8 +7,9 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes import controls
-from vst.lanes.asking import take_each
+from vst.lanes.asking import take, take_each
 from vst.lanes.cache import CacheProbe
+from vst.lanes.drafts import Arrival, draft_role, drafting_check, push_draft
 from vst.lanes.fleet import Replica, over_all
 from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
@@ -17,8 +18,12 @@ from vst.lanes.transaction import Push, TransactionFailed, answers_check, comple
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, comparable_facts, differing
+from vst.server.seats import seat_name
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome
+
+COLD, FIRST, STALE = "reference", "model-1", "draft-stale"
+"""The names of the states whose drafts are counted: the cold B, the first A, and B while its draft was still A's."""
 
 
 @dataclass
@@ -34,6 +39,7 @@ class Found:
     cold: list[dict[str, Any]] = field(default_factory=list)
     seats: list[dict[str, Any]] = field(default_factory=list)
     final: dict[str, Any] | None = None
+    drafts: list[Arrival] = field(default_factory=list)
     controls: list[Check] = field(default_factory=list)
 
     @property
@@ -44,6 +50,8 @@ class Found:
 
 def run_transition(session: Session, reference: Reference) -> LaneVerdict:
     """Judge the transition against the reference of B and the first record of A."""
+    if reference.drafted is not None:
+        session.drafted[COLD] = reference.drafted
     first = [comparable_check(session, reference)]
     if first[0].outcome is Outcome.PASS:
         first.append(distinct_check(session, reference.record))
@@ -124,12 +132,21 @@ def _arrive(
         cache.seed()
     found.sent.append(transact(session, push))
     found.cold += [cache.ask_again() for cache in caches]
+    _draft(session, push, found)
     results = arrived(session, take_each(session, claim, name), name, expected, previous)
+    found.drafts += _drafted(session, claim, name)
     found.seats += results
     found.labels += _labels(session, results)
     if all(one["equal"] for one in results):
         session.need("fleet").each(lambda lifecycle: lifecycle.verify())
     return {key: value for key, value in results[0].items() if key != "seat"}
+
+
+def _drafted(session: Session, claim: str, name: str) -> list[Arrival]:
+    """What the draft of every seat did for the record ``name``, beside what a cold one, or the first, did."""
+    expected = session.drafted.get(COLD if claim == "B" else FIRST)
+    names = [seat_name(name, number) for number in range(len(session.seats))]
+    return [Arrival(one, session.drafted.get(one), expected) for one in names]
 
 
 def _labels(session: Session, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -144,6 +161,14 @@ def _labels(session: Session, results: list[dict[str, Any]]) -> list[dict[str, A
     return found
 
 
+def _draft(session: Session, push: Push, found: Found) -> None:
+    """The draft after its model; before it, once, the record of a model whose draft was left behind."""
+    if draft_role(session, push.role) is not None:
+        if STALE not in session.drafted:
+            take(session, session.need("seat"), "B with the draft of A", STALE)
+        found.sent += push_draft(session, push)
+
+
 def judge(session: Session, found: Found) -> list[Check]:
     """The checks of the lane from what was found; each says so when there was nothing to judge."""
     cycles, floor = session.conf.lane.cycles, session.floor
@@ -154,6 +179,10 @@ def judge(session: Session, found: Found) -> list[Check]:
     checks.append(label_check(found.labels))
     checks.append(
         cold_check(found.cold, session.conf.server.capabilities.cached_tokens, session.conf.server.capabilities.reason)
+    )
+    repeats = [session.drafted.get(f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)]
+    checks += drafting_check(
+        session, found.drafts, (2 * cycles + 1) * len(session.seats), repeats, session.drafted.get(STALE)
     )
     checks += found.controls or controls.not_run(session, found.good)
     final = [found.final] if found.final else []

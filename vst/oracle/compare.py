@@ -65,14 +65,14 @@ def check_same_questions(observed: Record, expected: Record) -> None:
 def difference(observed: Record, expected: Record, floor: float) -> Difference:
     """Compare two records of the same probes; ``floor`` is the largest difference that counts as none, 0 for exact."""
     check_same_questions(observed, expected)
-    scored = [(at, a, b) for at, a, b in _scored(observed, expected)]
-    apart = [(at, a, b) for at, a, b in scored if not abs(a - b) <= floor]
+    both = list(scored(observed, expected))
+    apart = [(at, a, b) for at, a, b in both if not abs(a - b) <= floor]
     changes, ties = _token_changes(observed, expected, floor)
     firsts = [_first(at, a, b) for at, a, b in apart[:1]] + changes[:1]
     return Difference(
         floor=floor,
-        largest=max((abs(a - b) for _, a, b in scored), default=0.0),
-        positions=len(scored),
+        largest=max((abs(a - b) for _, a, b in both), default=0.0),
+        positions=len(both),
         differing=len(apart),
         token_changes=len(changes),
         ties=ties,
@@ -103,7 +103,8 @@ def _order(first: dict[str, Any]) -> tuple[int, int, int]:
     return first["probe"], 0 if first["where"] == "prompt" else 1, first["position"]
 
 
-def _scored(left: Record, right: Record) -> Iterator[tuple[Position, float, float]]:
+def scored(left: Record, right: Record) -> Iterator[tuple[Position, float, float]]:
+    """Every position at which both records scored the same token, with the two log-probabilities."""
     for probe, (a, b) in enumerate(zip(left.answers, right.answers, strict=True)):
         for index, (x, y) in enumerate(zip(a.prompt_logprobs, b.prompt_logprobs, strict=True), 1):
             yield (probe, "prompt", index), x, y
@@ -160,8 +161,8 @@ def looks_like(observed: Record, expected: Record, previous: Record, floor: floa
     if not observed.finite():
         return "non-finite log-probabilities"
     kept = telling = arrived = 0
-    olds = {at: (a, b) for at, a, b in _scored(previous, expected) if not abs(a - b) <= floor}
-    seen = {at: a for at, a, _ in _scored(observed, expected)} | {at: a for at, a, _ in _scored(observed, previous)}
+    olds = {at: (a, b) for at, a, b in scored(previous, expected) if not abs(a - b) <= floor}
+    seen = {at: a for at, a, _ in scored(observed, expected)} | {at: a for at, a, _ in scored(observed, previous)}
     for at, (old, new) in olds.items():
         if at in seen:
             telling += 1

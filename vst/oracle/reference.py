@@ -20,6 +20,7 @@ from vst.errors import VerificationError
 from vst.oracle.record import Record
 from vst.provenance.atomic import write_atomic
 from vst.server.facts import ServerFacts
+from vst.server.speculation import Drafted
 
 FORMAT = "vst-reference/1"
 
@@ -52,6 +53,29 @@ VOLATILE = (
     "env.VLLM_XLA_CACHE_PATH",
     "env.VLLM_API_KEY",
     "env.CUDA_VISIBLE_DEVICES",
+    "speculative_config.model",
+    "speculative_config.revision",
+    "speculative_config.target_model_config.model",
+    "speculative_config.target_model_config.tokenizer",
+    "speculative_config.target_model_config.served_model_name",
+    "speculative_config.target_model_config.revision",
+    "speculative_config.target_model_config.tokenizer_revision",
+    "speculative_config.draft_model_config.model",
+    "speculative_config.draft_model_config.tokenizer",
+    "speculative_config.draft_model_config.served_model_name",
+    "speculative_config.draft_model_config.revision",
+    "speculative_config.draft_model_config.tokenizer_revision",
+    *(
+        f"speculative_config.{whose}_parallel_config.{name}"
+        for whose in ("target", "draft")
+        for name in (
+            "data_parallel_master_port",
+            "data_parallel_rpc_port",
+            "master_port",
+            "_data_parallel_master_port_list",
+            "_coord_store_port",
+        )
+    ),
 )
 """What may differ between two servers that still have to answer alike: names, ports, places, amounts of memory."""
 
@@ -90,6 +114,11 @@ def _short(value: Any) -> Any:
     return "sha256:" + hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
+def stable_facts(facts: ServerFacts) -> dict[str, Any]:
+    """A server's account of itself without what may differ between two servers that have to answer alike."""
+    return {key: value for key, value in comparable_facts(facts).items() if not _volatile(key)}
+
+
 def differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The keys in which two servers' accounts differ and must not, with both values."""
     keys = sorted(key for key in set(left) | set(right) if not _volatile(key))
@@ -111,9 +140,12 @@ class ReferenceKey:
     env: Mapping[str, str]
     versions: Mapping[str, str]
     probes: str
+    draft: str | None = None
 
     def to_json(self) -> dict[str, Any]:
+        # A key without a draft is spelled as it always was: references of earlier runs stay good.
         return {
+            **({"draft": self.draft} if self.draft is not None else {}),
             "content_digest": self.content_digest,
             "files": dict(self.files),
             "flags": list(self.flags),
@@ -145,14 +177,20 @@ def machine() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """A record from a fresh process, with that server's account of itself; ``source`` says where it came from."""
+    """A record from a fresh process, with that server's account of itself; ``source`` says where it came from.
+
+    ``drafted`` are the tokens that its draft proposed and had accepted while the record was taken, if it has one.
+    """
 
     record: Record
     facts: Mapping[str, Any]
     source: str
+    drafted: Drafted | None = None
 
     def to_json(self) -> dict[str, Any]:
-        body = {"record": self.record.to_json(), "facts": dict(self.facts)}
+        body: dict[str, Any] = {"record": self.record.to_json(), "facts": dict(self.facts)}
+        if self.drafted is not None:
+            body["drafted"] = self.drafted.to_json()
         return {"format": FORMAT, "sha256": _digest(body), **body}
 
     @staticmethod
@@ -160,10 +198,11 @@ class Reference:
         """Read a stored reference; VerificationError when it is damaged or something else."""
         if not isinstance(data, Mapping) or data.get("format") != FORMAT:
             raise VerificationError(f"{source} is not a reference: expected format {FORMAT!r}")
-        body = {"record": data.get("record"), "facts": data.get("facts")}
+        body = {key: data.get(key) for key in ("record", "facts", "drafted") if key != "drafted" or key in data}
         if data.get("sha256") != _digest(body):
             raise VerificationError(f"{source} is damaged: its digest does not hold")
-        return Reference(Record.from_json(data["record"]), data["facts"], source)
+        drafted = Drafted.from_json(data["drafted"]) if "drafted" in data else None
+        return Reference(Record.from_json(data["record"]), data["facts"], source, drafted)
 
 
 def _digest(body: Mapping[str, Any]) -> str:

@@ -79,6 +79,7 @@ class Bundle:
                 int(notes["bytes"]),
                 notes.get("replaces"),
                 notes.get("grows") is True,
+                tuple((str(one["name"]), str(one["digest"]["sha256"])) for one in notes.get("derived_from", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError):
             return None

@@ -15,3 +15,11 @@ def utc_now() -> str:
 def to_bytes(content: Any) -> bytes:
     """Canonical JSON for files: sorted keys, readable, NaN refused."""
     return (json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def moment(text: Any) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time; None when it is none."""
+    try:
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None

@@ -8,6 +8,9 @@ from typing import Any
 from vst.provenance.block import Block
 
 CHECKPOINTS = ("model", "checkpoint")
+DRAFTS = ("draft-model", "draft-checkpoint")
+"""The drafts of a server that decodes speculatively; left out where there is none."""
+
 OTHERS = {
     "probes": "no server was asked",
     "dataset": "no evaluation ran",
@@ -28,7 +31,10 @@ def inputs_block(inputs: Mapping[str, Any]) -> dict[str, Any]:
         block.put(
             role, _checkpoint(role, found) if found else None, "the lane does not read it, or the audit refused it"
         )
-    for key in sorted({*OTHERS, *inputs} - set(CHECKPOINTS)):
+    for role in DRAFTS:
+        if found := inputs.get(role):
+            block.put(role, _checkpoint(role, found))
+    for key in sorted({*OTHERS, *inputs} - {*CHECKPOINTS, *DRAFTS}):
         block.put(key, inputs.get(key), OTHERS.get(key, "nothing said so"))
     return block.to_json()
 

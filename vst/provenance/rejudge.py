@@ -27,6 +27,7 @@ from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
 from vst.provenance.rejudge_endurance import EnduranceJudge
+from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
 from vst.server.plan import parse_all
@@ -87,6 +88,7 @@ class Judge:
         self._lane: Mapping[str, Any] = content.get("lane") or {}
         server = content.get("server") or {}
         self._capabilities: Mapping[str, Any] = server.get("capabilities") or {}
+        self._evaluations = EvaluationJudge(bundle, content)
         self._titles, self._servers = seat_titles(server), len(server_titles(server))
         self._seats = [self._first_records(seat) for seat in range(len(self._titles))]
         self._firsts = self._seats[0]
@@ -96,10 +98,14 @@ class Judge:
 
     def again(self, lane: str, name: str, stored: Stored) -> Check | None:
         """The check as it comes out now; None for one that no record speaks of."""
+        if name.startswith(("eval.", "draft.", "compare.")) and self._evaluations.judges(name):
+            return self._evaluations.again(lane, name, stored)
         if name.startswith("control.") and name != "control.all":
             return self._control(name.removeprefix("control."), stored)
         if lane == "L4" and name in IDS:
             return self._lifecycle[name]
+        if name == EACH and lane == "L5":
+            return self._evaluations.again(lane, name, stored)
         if name == EACH and stored["observed"] is not None:
             return self._each(lane, stored)
         if lane == "L6":

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,15 @@ from vst.provenance.signing import ENVELOPE, Signer
 RUN_FORMAT = "vst-run/1"
 LIFECYCLE_FORMAT = "vst-lifecycle/1"
 RUN, EVENTS, VERDICT, LIFECYCLE = "run.json", "events.jsonl", "verdict.json", "lifecycle.json"
+DRAWN = ("report.html", "checklist.md")
+"""Files that are drawn from all others when the verdict is there."""
+
+Draw = Callable[[Path], Mapping[str, bytes]]
+
+
+def drawn_from(name: str, names: Iterable[str]) -> list[str]:
+    """What the file ``name`` is drawn from: for a page all of ``names`` that are not drawn themselves, else nothing."""
+    return sorted(set(names) - set(DRAWN)) if name in DRAWN else []
 
 
 class RunDir:
@@ -54,7 +64,7 @@ class RunDir:
         if (path / RUN).exists():
             raise FileExistsError(f"{path} already holds a run; give hydra.run.dir another directory")
         self._events = EventLog(path / EVENTS)
-        self.write(RUN, self._run({"state": IN_PROGRESS, "pid": os.getpid()}))
+        self.write(RUN, self._run({"state": IN_PROGRESS, "pid": os.getpid(), "host": socket.gethostname()}))
 
     def __truediv__(self, name: str) -> Path:
         return self.path / name
@@ -106,25 +116,46 @@ class RunDir:
         self._journals.append(Journal(self.path / name, self.scrubber))
         return self._journals[-1]
 
-    def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any]) -> None:
-        """Write the verdict, then the final sidecars, and last ``run.json``, which says that all is there.
+    def adopt(self, name: str) -> None:
+        """Take over a file that somebody wrote line by line, so that ``write_bytes`` may replace it."""
+        self._written[name] = file_sha256(self.path / name)
+
+    def finish(self, verdict: Mapping[str, Any], outcome: Mapping[str, Any], draw: Draw | None = None) -> None:
+        """Write the verdict, then what ``draw`` makes of the files, the final sidecars, and last ``run.json``, which
+        says that all is there.
 
         StorageFailure when that does not fit: the run stays in progress, and what is there stays readable.
         """
         self.event("finished", verdict=verdict["verdict"], exit_code=outcome["exit_code"])
         try:
-            self._events.close()
             for journal in self._journals:
                 journal.close()
             self._clean_foreign()
             self.write(VERDICT, verdict)
             known = self._predicate(verdict, outcome, self._lifecycle())
-            for path in self._artifacts():
-                name = str(path.relative_to(self.path))
-                self._seal(Subject(name, file_sha256(path), path.stat().st_size), known)
+            self._seal_all([self.path / VERDICT], known)  # pages are drawn from the final facts
+            for name, data in (draw(self.path) if draw is not None else {}).items():
+                self._add(name, data)
+            self._events.close()
+            self._seal_all(self._artifacts(), known)
             self._commit({"state": "complete", **outcome, "artifacts": self._listing()}, known)
         except OSError as error:
             raise StorageFailure(f"the run cannot be finished in {self.path}: {error.strerror}") from error
+
+    def _add(self, name: str, data: bytes) -> None:
+        """Write something that the run can do without: where it does not fit, nothing of it is left."""
+        try:
+            self.write_bytes(name, data)
+        except StorageFailure as error:
+            for path in (self.path / name, self.path / (name + SUFFIX)):
+                path.unlink(missing_ok=True)
+            self.event("page_failed", error=f"{name}: {error}")
+
+    def _seal_all(self, paths: Iterable[Path], known: Mapping[str, Any]) -> None:
+        digests = {str(path.relative_to(self.path)): file_sha256(path) for path in paths}
+        for name, sha256 in digests.items():
+            sources = tuple((one, digests[one]) for one in drawn_from(name, digests))
+            self._seal(Subject(name, sha256, (self.path / name).stat().st_size, derived_from=sources), known)
 
     def _commit(self, fields: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         """``run.json`` takes its name after its sidecar and its signature are there."""

@@ -13,14 +13,25 @@ from typing import Any
 from vst.errors import ConfigError
 from vst.provenance.sidecar import SUFFIX
 
-NAMES = ("verdict", "run", "sidecar", "record", "reference", "weight-update", "manifest", "lifecycle")
+NAMES = (
+    "verdict", "run", "sidecar", "record", "reference", "weight-update", "manifest", "lifecycle", "evaluation",
+    "comparison",
+)  # fmt: skip
 _FILES = {
     "verdict.json": "verdict",
     "run.json": "run",
     "reference.json": "reference",
     "lifecycle.json": "lifecycle",
 }
-_PREFIXES = {"record-": "record", "weight-update": "weight-update", "manifest-": "manifest"}
+_PREFIXES = {
+    "record-": "record",
+    "weight-update": "weight-update",
+    "manifest-": "manifest",
+    "comparison-": "comparison",
+}
+
+LINES = ".jsonl"
+"""Files of one JSON object a line; the schema is that of a line."""
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -41,6 +52,8 @@ def schema_for(file: str) -> str | None:
         return "sidecar"
     if file in _FILES:
         return _FILES[file]
+    if file.startswith("evaluation-") and file.endswith(LINES):
+        return "evaluation"
     return next(
         (name for prefix, name in _PREFIXES.items() if file.startswith(prefix) and file.endswith(".json")), None
     )
@@ -59,8 +72,15 @@ def validate_run(run_dir: Path) -> list[str]:
     return [
         f"{file}: {'/'.join(map(str, error.absolute_path)) or '(top)'}: {error.message[:300]}"
         for file, name in _described(run_dir)
-        for error in validators[name].iter_errors(json.loads((run_dir / file).read_bytes()))
+        for content in _contents(run_dir / file)
+        for error in validators[name].iter_errors(content)
     ]
+
+
+def _contents(path: Path) -> list[Any]:
+    """What a schema is about: the whole file, or each of its lines."""
+    lines = path.read_bytes().splitlines() if path.name.endswith(LINES) else [path.read_bytes()]
+    return [json.loads(line) for line in lines]
 
 
 def _described(run_dir: Path) -> Iterator[tuple[str, str]]:

@@ -34,7 +34,8 @@ class Subject:
     """The file that a statement is about: its name in the run directory, SHA-256 and size in bytes.
 
     While a run goes on a file may be about to change: ``replaces`` is the digest that it has until then, and of a file
-    that ``grows`` the statement covers the first ``bytes``.
+    that ``grows`` the statement covers the first ``bytes``. A file that was drawn from others names each of them with
+    its SHA-256 as ``derived_from``.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Subject:
     bytes: int
     replaces: str | None = None
     grows: bool = False
+    derived_from: tuple[tuple[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         notes: dict[str, Any] = {"bytes": self.bytes}
@@ -49,6 +51,8 @@ class Subject:
             notes["replaces"] = self.replaces
         if self.grows:
             notes["grows"] = True
+        if self.derived_from:
+            notes["derived_from"] = [{"name": name, "digest": {"sha256": sha}} for name, sha in self.derived_from]
         return {"name": self.name, "digest": {"sha256": self.sha256}, "annotations": notes}
 
 

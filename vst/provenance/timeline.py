@@ -89,7 +89,7 @@ class Timeline:
         self.transactions.append(self._current)
         return self._current
 
-    def close(self, after: str, nbytes: int, buckets: int | None) -> None:
+    def close(self, after: str | None, nbytes: int, buckets: int | None) -> None:
         """The transaction was finished and everything around it done."""
         if self._current is not None:
             self._current.outcome, self._current.after = "finished", after

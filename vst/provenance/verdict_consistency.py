@@ -10,6 +10,7 @@ from vst.checkpoint.manifest import Manifest
 from vst.errors import VerificationError
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
+from vst.provenance.inputs import CHECKPOINTS, DRAFTS
 from vst.provenance.predicate import verdict_block
 from vst.provenance.redaction import MASK
 from vst.provenance.report import Report
@@ -86,7 +87,7 @@ def _check_evidence(bundle: Bundle, verdict: Mapping[str, Any], report: Report) 
 
 def _check_inputs(bundle: Bundle, known: Mapping[str, Any], report: Report) -> None:
     inputs = known.get("inputs")
-    for role in ("model", "checkpoint"):
+    for role in (*CHECKPOINTS, *DRAFTS):
         stated = inputs.get(role) if isinstance(inputs, Mapping) else None
         content = bundle.json(f"manifest-{role}.json")
         if not isinstance(stated, Mapping) or content is None:

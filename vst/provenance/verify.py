@@ -17,7 +17,7 @@ from vst.provenance.encoding import to_bytes
 from vst.provenance.follow import follow_chain
 from vst.provenance.predicate import BLOCKS, IN_PROGRESS
 from vst.provenance.report import Report
-from vst.provenance.rundir import RUN, RUN_FORMAT, VERDICT
+from vst.provenance.rundir import RUN, RUN_FORMAT, VERDICT, drawn_from
 from vst.provenance.sidecar import SUFFIX, Subject, statement
 from vst.provenance.signature import check_signature
 from vst.provenance.unfinished import check_unfinished
@@ -117,7 +117,8 @@ def _check_sidecars(bundle: Bundle, listed: list[str], report: Report) -> Mappin
         report.wrong(RUN + SUFFIX, "no sidecar holds a predicate")
         return None
     for name in [*sound, *([RUN] if RUN not in broken else [])]:
-        subject = Subject(name, bundle.sha256(name), (bundle.path / name).stat().st_size)
+        sources = tuple((one, bundle.sha256(one)) for one in drawn_from(name, listed) if bundle.regular(one))
+        subject = Subject(name, bundle.sha256(name), (bundle.path / name).stat().st_size, derived_from=sources)
         if bundle.read(name + SUFFIX) != _written(subject, known):
             report.wrong(name + SUFFIX, f"is not what the run wrote: it differs from what {order[0]}{SUFFIX} says")
     missing = [block for block in BLOCKS if block not in known]

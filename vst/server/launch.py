@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 DEVELOPMENT_ROUTES = {"VLLM_SERVER_DEV_MODE": "1"}
 SCRIPTED = "scripted"
@@ -28,14 +29,18 @@ class ServerSpec:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     launch_prefix: tuple[str, ...] = ()
+    speculative: Mapping[str, Any] | None = None
 
     @property
     def world_size(self) -> int:
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.data_parallel_size
 
 
-def flags(spec: ServerSpec) -> list[str]:
-    """The serving flags without checkpoint, host, port and served name: what a reference is keyed by."""
+def flags(spec: ServerSpec, draft: Path | None = None) -> list[str]:
+    """The serving flags without checkpoint, host, port and served name: what a reference is keyed by.
+
+    ``draft`` is the checkpoint of the draft of a server that has one.
+    """
     out = [
         *("--tensor-parallel-size", str(spec.tensor_parallel_size)),
         *("--pipeline-parallel-size", str(spec.pipeline_parallel_size)),
@@ -47,10 +52,13 @@ def flags(spec: ServerSpec) -> list[str]:
         out += ["--max-model-len", str(spec.max_model_len)]
     if spec.dtype is not None:
         out += ["--dtype", spec.dtype]
+    if spec.speculative is not None:
+        where = {"model": str(draft)} if draft is not None else {}
+        out += ["--speculative-config", json.dumps({**where, **spec.speculative})]
     return [*out, *spec.args]
 
 
-def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> list[str]:
+def command(spec: ServerSpec, model: Path, host: str, port: int, name: str, draft: Path | None = None) -> list[str]:
     """The server's command. The CPU build has no ``vllm`` distribution, so the module is started; both have it.
 
     A server of kind ``scripted`` is no vLLM but our own double, which takes the same flags.
@@ -61,7 +69,7 @@ def command(spec: ServerSpec, model: Path, host: str, port: int, name: str) -> l
         *(sys.executable, "-m", module),
         *("--model", str(model), "--served-model-name", name),
         *("--host", host, "--port", str(port)),
-        *flags(spec),
+        *flags(spec, draft),
     ]
 
 

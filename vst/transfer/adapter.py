@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -106,6 +107,21 @@ def join(where: Rendezvous, client: Any, source: Any) -> Any:
 
     register()
     return WeightTransferTrainerFactory.trainer_init(_init_info(where), client=client, source=source)
+
+
+def beside(engine: Any, source: Any) -> Any:
+    """A second sender over the group of ``engine``, for tensors of another layout.
+
+    VerificationError where the sender keeps a memory of what it declared, which a second one would not share.
+    """
+    if dialect(installed_version()) != "methods":
+        raise VerificationError(
+            f"a draft's transaction over a group that is shared was not proven with vLLM {installed_version()}: "
+            "expected 0.28 to 0.32; push the draft with a vLLM of these, or leave the draft undeclared"
+        )
+    second = copy(engine)
+    second.source = source
+    return second
 
 
 def _init_info(where: Rendezvous) -> Any:

@@ -87,7 +87,7 @@ class WeightSyncClient:
 
     def start_weight_update(self) -> None:
         self._session.phase("start")
-        self._control.post("/start_weight_update")
+        self._control.post("/start_draft_weight_update" if self._session.drafting else "/start_weight_update")
         self._session.phase("broadcast")
 
     def update_weights(self, update_info: Any) -> None:
@@ -105,11 +105,17 @@ class Session:
     def __init__(self, reports: Reports) -> None:
         self.reports = reports
         self._engine: Any = None
+        self._draft: tuple[str, Any] | None = None
         self._layout: Manifest | None = None
         self._device = "cpu"
         self._plan: PushPlan | None = None
         self._ledger: Ledger | None = None
         self._sent: Sent | None = None
+
+    @property
+    def drafting(self) -> bool:
+        """Whether the push that goes on is one for the draft."""
+        return self._plan is not None and self._plan.draft
 
     def phase(self, name: str) -> None:
         self.reports.say("phase", phase=name)
@@ -122,12 +128,11 @@ class Session:
             import torch
 
             torch.cuda.set_device(plan.device)
-        meta = [adapter.Declared(t.name, torch_dtype(t.dtype), t.shape) for t in layout.tensors]
         where = adapter.Rendezvous(
             plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
         )
         client = WeightSyncClient(self._control(plan), self)
-        self._engine = adapter.join(where, client, adapter.make_source(meta, self._stream))
+        self._engine, self._draft = adapter.join(where, client, self._source(layout)), None
         self.reports.say("joined")
 
     def _control(self, plan: JoinPlan) -> GroupControl:
@@ -143,13 +148,24 @@ class Session:
         if self._engine is None:
             raise VerificationError("push before join")
         self._plan = plan
-        self._engine.send_weights()
+        (self._draft_engine(plan) if plan.draft else self._engine).send_weights()
         if self._sent is None:
             raise VerificationError("vLLM's sender returned without asking for the finish; nothing was finished")
         self.reports.say("done", **self._sent.to_json())
         self._plan = self._ledger = self._sent = None
 
-    def complete(self) -> str:
+    def _source(self, layout: Manifest) -> Any:
+        meta = [adapter.Declared(t.name, torch_dtype(t.dtype), t.shape) for t in layout.tensors]
+        return adapter.make_source(meta, self._stream)
+
+    def _draft_engine(self, plan: PushPlan) -> Any:
+        """The sender of the draft's tensors: another layout over the same group."""
+        layout = load_manifest(plan.manifest)
+        if self._draft is None or self._draft[0] != layout.layout_digest:
+            self._draft = layout.layout_digest, adapter.beside(self._engine, self._source(layout))
+        return self._draft[1]
+
+    def complete(self) -> str | None:
         """Close the ledger and give the label; raises when the stream was not sent whole."""
         if self._plan is None or self._ledger is None:
             raise VerificationError("finish was asked for before anything was sent")
@@ -161,7 +177,7 @@ class Session:
         if plan is None or layout is None:
             raise VerificationError("vLLM's sender asked for tensors outside of a push")
         manifest = load_manifest(plan.manifest)
-        if manifest.layout_digest != layout.layout_digest:
+        if not plan.draft and manifest.layout_digest != layout.layout_digest:
             raise VerificationError("the checkpoint to push has another layout than the one this session joined with")
         parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
         self._ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)

@@ -64,14 +64,16 @@ class PushPlan:
 
     ``manifest`` and ``other`` are files written by ``Manifest.to_json``. ``from_other`` names the tensors whose bytes
     come from ``other`` (a negative control); empty for an honest push. ``rate_limit`` is in bytes a second, None for
-    none.
+    none. ``draft``: the tensors are for the server's draft, in a transaction of its own; ``label`` is then that of the
+    model, which stays, and None for a server that has none.
     """
 
     manifest: str
-    label: str
+    label: str | None
     other: str | None = None
     from_other: tuple[str, ...] = field(default=())
     rate_limit: float | None = None
+    draft: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

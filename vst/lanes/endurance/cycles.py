@@ -15,13 +15,14 @@ from typing import Any
 from vst.errors import TransportError
 from vst.lanes import traffic
 from vst.lanes.asking import take_each
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.endurance.arrival import Arrival
 from vst.lanes.endurance.checks import LEARNING
 from vst.lanes.endurance.memory import Memory
 from vst.lanes.endurance.phases import by_name
 from vst.lanes.seats import arrived
 from vst.lanes.session import Session
-from vst.lanes.transaction import CLAIMS, Push, transact
+from vst.lanes.transaction import CLAIMS, Push
 from vst.load.expected import Expected
 from vst.load.generator import Load
 from vst.load.judge import LoadReport, judge
@@ -91,8 +92,9 @@ class Cycles:
         session = self.session
         self._wait_for_answers(loads)
         session.loads = loads
-        self.sent.append(transact(session, Push(role, purpose="endurance")))
-        phases = by_name(session.run.evidence.timeline.phases, session.transactions)
+        number = session.transactions + 1
+        self.sent += push_with_draft(session, Push(role, purpose="endurance"))
+        phases = by_name(session.run.evidence.timeline.phases, number)
         self._wait_for_answers(loads)
         session.loads = []
         return phases

@@ -8,6 +8,7 @@ from typing import Any
 
 from vst.errors import VstError
 from vst.lanes.asking import take_each
+from vst.lanes.drafts import push_with_draft
 from vst.lanes.fleet import Replica
 from vst.lanes.fleet_opening import restart
 from vst.lanes.seats import arrived
@@ -58,7 +59,7 @@ def recover(session: Session, fault: str, states: Mapping[str, Record]) -> Recov
 
 def _push(session: Session) -> TransactionFailed | None:
     try:
-        restore(session, Push("model", purpose="recovery"))
+        push_with_draft(session, Push("model", purpose="recovery"), restore)
     except TransactionFailed as failure:
         return failure
     return None
