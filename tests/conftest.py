@@ -9,31 +9,27 @@ import pytest
 
 ROOT = Path(__file__).parent
 NOT_INSTALLED = "is not installed and cannot be"
-SLOWEST_FIRST = ("cluster", "ladder", "live", "own")
+SLOWEST_FIRST = ("cluster", "e2e/test_ladder.py", "e2e")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of campaigns that are too long for the suite and are run by hand."""
     group = parser.getgroup("campaigns")
     group.addoption("--walk-steps", default="0", help="steps of the random walks over a real server; 0: a short walk")
+    group.addoption("--selftest-seeds", default="0", help="seeds of the whole table of faults; 0: a part of it, once")
     group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
 
 
 def group(item: pytest.Item) -> str:
-    """The tests that stay together on one worker, because they share a server, a SLURM, or a file's fixtures."""
+    """The tests that stay together on one worker: those of a file, and all that share the SLURM."""
     part = Path(str(item.path)).relative_to(ROOT)
-    fixtures = getattr(item, "fixturenames", ())
-    if part.parts[0] == "cluster":
-        return "cluster"
-    if part.parts[0] == "e2e":
-        return "ladder" if {"ladder", "two_workers"} & set(fixtures) else "live" if "live" in fixtures else "own"
-    return str(part)
+    return "cluster" if part.parts[0] == "cluster" else str(part)
 
 
 def _place(item: pytest.Item) -> tuple[int, bool]:
     """Groups of real servers first: one of them that came last would keep all others waiting for it."""
     name = group(item)
-    first = SLOWEST_FIRST.index(name) if name in SLOWEST_FIRST else len(SLOWEST_FIRST)
+    first = next((n for n, one in enumerate(SLOWEST_FIRST) if name.startswith(one)), len(SLOWEST_FIRST))
     # A worker of an idle server keeps polling, so tests that don't need the shared one go before it is started.
     return first, "live" in getattr(item, "fixturenames", ())
 

@@ -111,3 +111,13 @@ def test_a_server_that_does_not_answer_is_an_error_and_the_verdict_is_on_disk(vs
 def test_a_host_that_has_no_address_is_an_error_without_a_traceback(vst: Any) -> None:
     done = vst("lane=L1", "server=attach", "server.base_url=http://no-such-host.invalid:8000")
     assert done.code == 20 and "Traceback" not in done.err and "no-such-host.invalid" in done.out
+
+
+def test_json_lines_are_all_that_is_printed_and_the_verdict_does_not_depend_on_them(vst: Any) -> None:
+    plain, lines = vst("lane=L0", "hydra.run.dir=plain"), vst("lane=L0", "hydra.run.dir=json", "console=json")
+    assert (plain.code, lines.code, lines.err) == (0, 0, "")
+    events = [json.loads(line) for line in lines.out.splitlines()]
+    assert [event["event"] for event in events] == ["step", "step", "lane", "verdict"]
+    assert events[-1]["exit_code"] == 0 and events[-1]["evidence"] == f"{lines.folder}/json"
+    verdicts = [json.loads((lines.folder / name / "verdict.json").read_text()) for name in ("plain", "json")]
+    assert verdicts[0] == verdicts[1]

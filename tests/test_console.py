@@ -94,7 +94,7 @@ def test_a_second_line_of_a_message_cannot_look_like_one_of_ours(capsys: pytest.
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("PASS")] == []
 
 
-@pytest.mark.parametrize("text", hostile.ALL)
+@pytest.mark.parametrize("text", hostile.ALL, ids=hostile.NAMES)
 @pytest.mark.parametrize("kind", ["plain", "json"])
 def test_hostile_text_is_shown_as_text(kind: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     check = Check(f"x.{text[:50]}", Outcome.FAIL, reason=text, warnings=(text,))

@@ -47,8 +47,9 @@ def test_wheel_carries_the_launcher_as_a_hydra_plugin(unpacked: Path) -> None:
 def test_wheel_audits_the_embedded_pair_with_its_own_configuration(unpacked: Path, tmp_path: Path) -> None:
     shown = run(unpacked, tmp_path, "--help")
     assert shown.returncode == 0
-    assert "lane        L0" in shown.stdout
+    assert "lane            L0" in shown.stdout
     done = run(unpacked, tmp_path, "lane=L0")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert list(tmp_path.rglob("report.html")), "the templates of the pages are in the wheel"
     where = run(unpacked, tmp_path, "--info", "searchpath")
     assert str(unpacked / "vst" / "conf") in where.stdout

@@ -18,6 +18,7 @@ from vst.attempt import attempt_number
 from vst.confdir import conf_dir
 from vst.config import VstConf
 from vst.errors import ConfigError, TransportError, VstError
+from vst.harmless import visible
 from vst.lifeline import end_at_once
 from vst.opening import look_around, open_run
 from vst.provenance.atomic import StorageFailure
@@ -52,13 +53,13 @@ def task(cfg: DictConfig) -> int:
         _lane(conf.lane.name)  # takes time to import: not between the run directory and the handlers of signals
         run = open_run(cfg, conf)
     except ConfigError as error:
-        print(f"vst: {error}", file=sys.stderr)
+        print(f"vst: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
     except StorageFailure as error:
-        print(f"vst: {error}; free space and start again", file=sys.stderr)
+        print(f"vst: {visible(error)}; free space and start again", file=sys.stderr)
         return EXIT_CODES[Outcome.ERROR]
     except OSError as error:
-        print(f"vst: the run directory cannot be used: {error}", file=sys.stderr)
+        print(f"vst: the run directory cannot be used: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
     return execute(conf, run)
 
@@ -243,7 +244,7 @@ def main() -> int:
     config.register()
     exit_codes.forget()
     if unknown := [*misspelt(sys.argv[1:], conf_dir()), *unknown_overrides(sys.argv[1:])]:
-        print("\n".join(f"vst: {message}" for message in unknown), file=sys.stderr)
+        print("\n".join(f"vst: {visible(message)}" for message in unknown), file=sys.stderr)
         return EXIT_CONFIG
 
     def remember(cfg: DictConfig) -> int:

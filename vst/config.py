@@ -18,6 +18,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from vst.errors import ConfigError
+from vst.evals.options import EvalConf, eval_problems
 from vst.provenance.composed import resolved_digest
 from vst.selftest.fault import parse
 from vst.server.address import base_url_problem
@@ -275,43 +276,6 @@ class OracleConf:
 
 
 @dataclass
-class EvalConf:
-    """What is asked in L5 and ``lane=eval``, and how two evaluations are compared.
-
-    ``kind``: ``questions`` (a file, or the embedded set where ``dataset`` is null) or ``lm_eval`` (a task of it).
-    ``reference`` is an evaluation of B by a cold server, null takes it from the cache or a cold server; ``resume`` is
-    an evaluation that was cut.
-    """
-
-    kind: str = MISSING
-    name: str = MISSING
-    dataset: str | None = MISSING
-    limit: int | None = None
-    shots_dataset: str | None = None
-    shots: int = MISSING
-    style: str = MISSING
-    extraction: str = MISSING
-    max_tokens: int = MISSING
-    temperature: float = MISSING
-    top_p: float = MISSING
-    seed: int = MISSING
-    stop: list[str] = field(default_factory=list)
-    concurrency: int = MISSING
-    retries: int = MISSING
-    request_timeout_s: float = MISSING
-    alpha: float = MISSING
-    margin: float = MISSING
-    power: float = MISSING
-    draft_margin: float = MISSING
-    reference: str | None = None
-    reference_cache: bool = MISSING
-    resume: str | None = None
-    task: str | None = None
-    include_path: str | None = None
-    timeout_s: float = MISSING
-
-
-@dataclass
 class PathsConf:
     """Where runs and the cache lie; the one place that reads the environment (``VST_RUNS``, ``VST_CACHE``)."""
 
@@ -490,9 +454,6 @@ def _problems(conf: VstConf) -> list[str]:
             f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
             for key, value in vars(conf.lifecycle.admission).items()
         },
-        "eval.kind": (conf.eval.kind, ("questions", "lm_eval")),
-        "eval.style": (conf.eval.style, ("completion", "chat")),
-        "eval.extraction": (conf.eval.extraction, ("strict", "flexible")),
     }
     found = [
         f"{key}={value}: expected one of {', '.join(str(option) for option in options)}"
@@ -524,12 +485,6 @@ def _problems(conf: VstConf) -> list[str]:
         "load.rounds": (conf.load.rounds, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
         "model.draft_tokens": (conf.model.draft_tokens, 1),
-        "eval.shots": (conf.eval.shots, 0),
-        "eval.max_tokens": (conf.eval.max_tokens, 1),
-        "eval.concurrency": (conf.eval.concurrency, 1),
-        "eval.retries": (conf.eval.retries, 0),
-        "eval.temperature": (conf.eval.temperature, 0),
-        "eval.limit": (1 if conf.eval.limit is None else conf.eval.limit, 1),
     }
     at_least |= {
         f"lane.{key}": (value, 1) for key in ("seeds", "parallel") if (value := getattr(conf.lane, key)) is not None
@@ -539,7 +494,7 @@ def _problems(conf: VstConf) -> list[str]:
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}
     found += [f"{key}={port}: must be from 0 (any) to 65535" for key, port in ports.items() if not 0 <= port <= 65535]
     found += _server_problems(conf.server) + _chain_problems(conf)
-    found += _eval_problems(conf)
+    found += eval_problems(conf.eval) + _together(conf)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", conf.publisher.device):
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
@@ -580,8 +535,6 @@ def _positive(conf: VstConf) -> dict[str, float]:
         "load.load_s": load.load_s,
         "load.drain_s": load.drain_s,
         "load.settle_s": load.settle_s,
-        "eval.request_timeout_s": conf.eval.request_timeout_s,
-        "eval.timeout_s": conf.eval.timeout_s,
     }
     return {key: value for key, value in values.items() if value is not None}
 
@@ -599,11 +552,9 @@ def _chain_problems(conf: VstConf) -> list[str]:
     return [] if steps else ["lifecycle.chain is empty: name its steps, or use lifecycle=offload or lifecycle=keep"]
 
 
-def _eval_problems(conf: VstConf) -> list[str]:
-    shares = {name: getattr(conf.eval, name) for name in ("alpha", "margin", "power", "draft_margin")}
-    found = [f"eval.{key}={value}: must be between 0 and 1" for key, value in shares.items() if not 0 < value < 1]
-    if not 0 < conf.eval.top_p <= 1:
-        found.append(f"eval.top_p={conf.eval.top_p}: must be above 0 and at most 1")
+def _together(conf: VstConf) -> list[str]:
+    """What two groups say that cannot both be."""
+    found = []
     if conf.eval.resume and conf.lane.name != "eval":
         found.append("eval.resume goes on with the evaluation of lane=eval; any other lane evaluates from the start")
     if conf.eval.kind == "lm_eval" and conf.lane.name != "eval" and evaluates(conf.lane):

@@ -15,7 +15,7 @@ from vst.cluster.refresh import bury_orphans, refresh
 from vst.cluster.sweep import NAME, Sweep
 from vst.cluster.table import SweepConsole
 from vst.errors import ConfigError
-from vst.harmless import plain
+from vst.harmless import plain, visible
 from vst.run_progress import read_progress
 from vst.verdict import EXIT_CODES, EXIT_CONFIG, EXIT_INTERRUPTED, Outcome
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return watch(lambda: look(path), None if given.watch is None else max(given.watch, 0.1))
     except (ConfigError, OSError) as error:
-        print(f"vst: {error}", file=sys.stderr)
+        print(f"vst: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED

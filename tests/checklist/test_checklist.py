@@ -190,3 +190,20 @@ def test_the_list_of_a_run_itself_does_not_tick_its_own_provenance(tmp_path: Pat
     (row,) = [line for line in text.splitlines() if "**Provenance**" in line]
     assert row.startswith("| [ ] |") and "not verified" in row
     assert "| [x] | **B → A**" in text
+
+
+def test_a_run_against_the_scripted_double_ticks_nothing(tmp_path: Path) -> None:
+    lanes = [LaneVerdict("L3", tuple(passing(*needed())))]
+    path = write_run(tmp_path / "double", lanes, config=b"server: {kind: scripted}\n")
+    found = rows_of(path)
+    assert {row.state for row in found.values()} == {State.OPEN}
+    assert "scripted double" in found["provenance"].why
+    assert "| [x] |" not in (path / "checklist.md").read_text()
+
+
+def test_one_server_with_one_rank_leaves_nothing_to_judge_for_replicas(tmp_path: Path) -> None:
+    alone, parallel = b"server: {data_parallel_size: 1}\n", b"server: {data_parallel_size: 2}\n"
+    lanes = [LaneVerdict("L1", tuple(passing("server.alive")))]
+    one, two = write_run(tmp_path / "1", lanes, config=alone), write_run(tmp_path / "2", lanes, config=parallel)
+    assert rows_of(one)["replicas"].state is State.NOT_APPLICABLE
+    assert rows_of(two)["replicas"].state is rows_of(one, two)["replicas"].state is State.OPEN

@@ -130,3 +130,12 @@ def test_a_sweep_in_batches_is_one_sweep(local: Vst) -> None:
     assert code == 0, out
     assert [run["number"] for run in local.runs()] == [0, 1, 2]
     assert local.file()["exit_code"] == 0
+
+
+def test_a_sweep_can_be_followed_as_json_lines(local: Vst) -> None:
+    code, out = local("-m", "lane=L0", "console=json", "checkpoint.finite=auto,never", f"hydra.sweep.dir={local.sweep}")
+    assert code == 0, out
+    events = [json.loads(line) for line in out.splitlines()]
+    assert [event["event"] for event in events if event["event"] != "step"] == ["run", "run", "sweep"]
+    sweep = next(event for event in events if event["event"] == "sweep")
+    assert sweep["exit_code"] == 0 and [run["ending"]["verdict"] for run in sweep["runs"]] == ["PASS", "PASS"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from vst.checkpoint.manifest import read_manifest
 from vst.checkpoint.tiny import make_tiny_pair
 from vst.confdir import conf_dir
 from vst.errors import VstError
+from vst.oracle.probes import make_probes
+from vst.oracle.record import Record, take_record
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
@@ -84,8 +87,17 @@ class Vst:
 
 
 @pytest.fixture(scope="session")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of this session, the same for all workers of pytest-xdist."""
+    base = tmp_path_factory.getbasetemp()
+    path = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    path.mkdir(exist_ok=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def cache(shared: Path) -> Path:
+    return shared / "cache"
 
 
 @pytest.fixture(scope="session")
@@ -115,6 +127,7 @@ class Live:
     port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     process: ServerProcess | None = None
     label: str = ""
+    cold: Record | None = None
 
     @property
     def url(self) -> str:
@@ -126,6 +139,13 @@ class Live:
         self.process = ServerProcess(argv, environment(spec, os.environ), self.log)
         self.process.wait_ready(ControlPlane(self.url), 300)
         self.label = self.now_label()
+        # It has only just loaded its checkpoint: every later state is compared with what it answers now.
+        self.cold = self.cold or self.record()
+
+    def record(self) -> Record:
+        """What the server answers to the probes of the default configuration."""
+        probes = make_probes(320, 8, 4, 192, 8, 5, 20260101)
+        return take_record(ControlPlane(self.url, timeout_s=120), "tiny", probes, "A", 120)
 
     def stop(self) -> None:
         if self.process is not None:
@@ -230,9 +250,16 @@ class Recovery:
 
 
 @pytest.fixture(scope="session")
-def ladder(vst: Vst, pair: tuple[Path, Path]) -> Run:
-    """The embedded default, run once for the session; it also fills the reference cache."""
-    return vst()
+def ladder(vst: Vst, pair: tuple[Path, Path], shared: Path) -> Run:
+    """The embedded default, run once for the session, whichever worker comes first; it fills the reference cache."""
+    kept = shared / "ladder.json"
+    with (shared / "ladder.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            run = vst()
+            kept.write_text(json.dumps({**asdict(run), "dir": str(run.dir)}))
+    told = json.loads(kept.read_text())
+    return Run(told["code"], told["out"], Path(told["dir"]), told["seconds"])
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,8 @@ def test_with_one_at_a_time_the_questions_come_in_their_order(tmp_path: Path) ->
 
 
 def test_a_request_that_fails_stays_in_the_denominator_as_failed(tmp_path: Path) -> None:
+    """Case K36."""
+
     def fail(body: dict[str, Any], number: int) -> tuple[int, bytes] | None:
         return (400, b'{"error": {"message": "too long"}}') if number == 3 else None
 

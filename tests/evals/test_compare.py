@@ -85,6 +85,7 @@ def test_equal_records_pass_whatever_the_noise_is(floor: Floor | None) -> None:
 
 
 def test_without_noise_one_character_more_is_a_failure_although_all_answers_are_right() -> None:
+    """Case K35: the same accuracy, and other records."""
     outcome, reason = judge_records(against({5: RIGHT[5] + " "}), ZERO, RULES)
     assert outcome is Outcome.FAIL and "1 of 64 records differ (5)" in reason
 

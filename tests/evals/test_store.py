@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,14 @@ def test_a_record_that_was_changed_does_not_fit_the_last_line(change: dict[str, 
 def test_what_a_call_took_is_no_part_of_the_digest() -> None:
     found = parse_evaluation(edited({"call": {"began": "later", "seconds": 9, "failed_attempts": []}}))
     assert found.digest == WHOLE.digest
+
+
+def test_what_was_cached_is_no_part_of_the_digest_and_what_was_used_is() -> None:
+    used = {"completion_tokens": 5, "prompt_tokens_details": {"cached_tokens": 16}}
+    first = replace(WHOLE.records[0], usage=used)
+    colder = replace(first, usage={**used, "prompt_tokens_details": None})
+    longer = replace(first, usage={**used, "completion_tokens": 6})
+    assert first.content() == colder.content() != longer.content()
 
 
 def test_a_line_that_was_taken_out_is_found() -> None:

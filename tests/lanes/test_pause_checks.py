@@ -102,6 +102,14 @@ def test_a_pause_that_should_wait_and_aborts_fails() -> None:
     assert check.outcome is Outcome.FAIL and "aborted_undeclared" in check.reason
 
 
+def test_a_pause_that_lets_others_in_while_it_waits_fails() -> None:
+    marks = [*PAUSED[:2], {"what": "paused", "at": 3.0}, *PAUSED[3:]]
+    waited, let_in = seen(A, 0.4, 1.4), seen(A, 1.5, 2.5, number=1)
+    check = wait_check(log(waited, let_in, marks=marks), states(), HELD)
+    assert check.outcome is Outcome.FAIL and "the requests [1] were sent after the pause" in check.reason
+    assert wait_check(log(waited, marks=marks), states(), HELD).outcome is Outcome.PASS
+
+
 def test_a_pause_that_had_nothing_to_wait_for_is_inconclusive() -> None:
     assert wait_check(paused(seen(A, 0.1, 0.9)), states(), HELD).outcome is Outcome.INCONCLUSIVE
 

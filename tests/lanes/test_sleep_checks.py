@@ -176,6 +176,18 @@ def test_a_sleep_that_frees_too_little_or_a_wake_that_brings_too_little_back_fai
     assert check.outcome is Outcome.FAIL and why in check.reason
 
 
+@pytest.mark.parametrize(("tag", "came"), [("kv_cache", 20), ("weights", 499)])
+def test_a_tag_whose_wake_brings_nothing_was_not_freed_or_not_restored(tag: str, came: int) -> None:
+    nap = Nap(1, 5000, 3000, 5000, 10, True, {"weights": 600, "kv_cache": 600, tag: came})
+    check = memory([*NAPS, nap])
+    assert check.outcome is Outcome.FAIL and f"wake({tag}) after sleep(1) brought {came} bytes" in check.reason
+
+
+def test_a_sleep_that_freed_nothing_fails_also_where_the_server_did_not_wake() -> None:
+    assert memory([Nap(1, 5000, 5000, None, 0, True)]).outcome is Outcome.FAIL
+    assert memory([Nap(1, 5000, 3000, None, 0, True)]).outcome is Outcome.INCONCLUSIVE
+
+
 def test_level_1_may_keep_its_copy_in_the_memory_that_is_read() -> None:
     assert wanted(1, device=False, weights=WEIGHTS, noise=10) == 21
     assert wanted(1, device=True, weights=WEIGHTS, noise=10) == wanted(2, False, WEIGHTS, 10) == 500

@@ -75,11 +75,12 @@ def test_a_wrong_configuration_is_no_statement_about_a_server() -> None:
     ("phase", "kind", "recovering", "restart"),
     [
         ("join", "deadline", False, "the rendezvous"),
-        ("start", "answer", False, None),
+        ("start", "answer", False, "left open"),
         ("start", "answer", True, "left open"),
         ("start", "died", False, "may have been left open"),
         ("broadcast", "answer", False, None),
         ("broadcast", "died", True, None),
+        ("broadcast", "answer", True, "keeps parts"),
         ("broadcast", "deadline", False, None),
         ("finish", "answer", False, "left open"),
         ("finish", "deadline", True, "left open"),

@@ -33,7 +33,8 @@ def install() -> str | None:
         return None
     if os.geteuid() != 0 or which("apt-get") is None:
         packages = " ".join(missing)
-        return f"Chromium is not there: as root run apt-get install --no-install-recommends {packages}"
+        command = f"apt-get install --no-install-recommends {packages}"
+        return f"Chromium is not installed and cannot be: as root run {command}"
     with open("/tmp/vst-chromium-install.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         problem = install_packages([*missing, "fonts-dejavu-core"])

@@ -11,4 +11,7 @@ MARKDOWN = "| x | [click](javascript:alert(1)) ![i](http://evil.example/x.png) `
 FORMULA = "=cmd|' /C calc'!A0"
 LONG = "A" * 20_000
 ALL = (SCRIPT, QUOTES, ANSI, BIDI, TEMPLATE, MARKDOWN, FORMULA, LONG)
+NAMES = ("script", "quotes", "ansi", "bidi", "template", "markdown", "formula", "long")
+"""What each of ``ALL`` is called, for the names of tests."""
+
 TEXT = " ".join(ALL[:-1])

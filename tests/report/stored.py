@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
 from provenance.stored_run import StoredRun
 
+from vst.provenance.composed import RESOLVED
 from vst.provenance.rundir import RunDir
 from vst.provenance.sidecar import Request
 from vst.report.files import draw_files
@@ -22,9 +24,12 @@ def write_run(
     name: str = "modela",
     interrupted: int | None = None,
     layout: str = "sha256:" + "a" * 64,
+    config: bytes = b"{}\n",
 ) -> Path:
     """A finished run with these lanes, drawn and sealed as the product does it."""
-    run = RunDir(path, Request(("vst", "lane=L3"), ("lane=L3",), "sha256:" + "0" * 64))
+    digest = "sha256:" + hashlib.sha256(config).hexdigest()
+    run = RunDir(path, Request(("vst", "lane=L3"), ("lane=L3",), digest))
+    run.write_bytes(RESOLVED, config)
     run.evidence.source = run.evidence.machine = {"unknown": {}}
     run.inputs["model"] = {
         "path": f"/models/{name}", "declared_name": name, "declared_revision": None, "layout_digest": layout,

@@ -25,8 +25,11 @@ def write_sweep(
         check = {"id": "transition.to_b", "outcome": cause or "pass", "observed": [{"largest_difference": apart}]}
         verdict = {"noise_floor": 1e-4, "covered": {"byte_share": 1.0}, "lanes": [{"lane": lane, "checks": [check]}]}
         (place / "verdict.json").write_text(json.dumps(verdict))
-        (place / "run.json").write_text(json.dumps({"state": "complete", "seconds": seconds}))
         word = "FAIL_CLOSED" if cause else "PASS"
+        ended = {"state": "complete", "seconds": seconds, "verdict": word, "exit_code": CODES[cause]}
+        (place / "run.json").write_text(json.dumps(ended))
+        if number % 2:
+            (place / "report.html").write_text("a page")
         ending = Ending(word, CODES[cause], reason if cause else "", cause or None, 1, "serving", str(place))
         words = [f"checkpoint={checkpoint}", f"lane={lane}", "model=modela"]
         runs.append(Run(number, words, str(number), "", "sha256:0", state="ended", ending=ending))

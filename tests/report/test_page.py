@@ -241,5 +241,15 @@ def test_cycles_show_memory_phases_and_traffic(tmp_path: Path) -> None:
     }
     (path / "endurance.json").write_text(json.dumps(content))
     page = Page(draw(read_material(path)))
-    assert "Memory after each cycle: resident memory" in page.text and "1024 MiB" in page.text
+    assert "Memory after each change of every cycle: resident memory" in page.text and "1024 MiB" in page.text
     assert "push.broadcast 6 0.1 – 0.2 – – 0.4" in page.text and "slope 12.5" in page.text
+
+
+def test_of_several_servers_each_is_named_with_where_it_was_left(tmp_path: Path) -> None:
+    each = [
+        {"server": f"server {n}", "state": state, "holds": "B", "left": "paused"}
+        for n, state in ((1, "serving"), (2, "dead"))
+    ]
+    server = {"state": "dead", "holds": "B", "left": "paused", "servers": each}
+    page = page_of(write_run(tmp_path / "run", [lane("L3", Check("transition.to_b", Outcome.FAIL))], server))
+    assert "server 1: serving, left: paused server 2: dead, left: paused" in page.text

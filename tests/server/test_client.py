@@ -68,6 +68,12 @@ def test_anything_but_a_2xx_is_a_failure_that_keeps_status_and_body(server: Http
         {"error": "engine dead"},
         {"status": "error"},
         {"status": "FAILED"},
+        {"status": "fail"},
+        {"ok": False},
+        {"success": "false"},
+        {"success": 0},
+        {"errors": ["rank 1: out of memory"]},
+        {"object": "error", "message": "engine dead", "type": "InternalServerError", "code": 500},
     ],
 )
 def test_a_200_whose_body_says_failure_is_a_failure(server: HttpServer, body: dict[str, Any]) -> None:
@@ -77,7 +83,10 @@ def test_a_200_whose_body_says_failure_is_a_failure(server: HttpServer, body: di
     assert caught.value.status == 200
 
 
-@pytest.mark.parametrize("body", [{"success": True}, {"error": None}, {"status": "ok"}, [], "text", 3, None, {}])
+QUIET = [{"success": True}, {"ok": 1}, {"error": None}, {"errors": []}, {"status": "ok"}, {"object": "list"}]
+
+
+@pytest.mark.parametrize("body", [*QUIET, [], "text", 3, None, {}])
 def test_a_body_without_a_complaint_is_none(body: Any) -> None:
     assert body_failure(body) is None
 

@@ -115,3 +115,12 @@ def test_an_argument_that_would_replace_one_of_ours_is_found_in_every_spelling(a
 )
 def test_other_arguments_are_left_to_the_user(arg: str) -> None:
     assert reserved([arg]) == []
+
+
+def test_a_draft_is_named_in_the_command_and_only_its_kind_in_the_flags_that_references_are_keyed_by() -> None:
+    drafting = replace(SPEC, speculative={"method": "draft_model", "num_speculative_tokens": 2})
+    argv = command(drafting, Path("/a"), "127.0.0.1", 1, "tiny", Path("/draft"))
+    expected = {"model": "/draft", "method": "draft_model", "num_speculative_tokens": 2}
+    assert json.loads(value(argv, "--speculative-config")) == expected
+    assert "model" not in json.loads(value(flags(drafting), "--speculative-config"))
+    assert "--speculative-config" not in command(SPEC, Path("/a"), "127.0.0.1", 1, "tiny")

@@ -7,6 +7,7 @@ import types
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -168,3 +169,16 @@ def test_the_plugin_may_register_more_than_once_and_loads_our_engines() -> None:
         register()
     assert WeightTransferEngineFactory._registry[BACKEND]() is GlooWeightTransferEngine
     assert WeightTransferTrainerFactory._registry[BACKEND]() is GlooTrainerWeightTransferEngine
+
+
+def test_a_second_sender_shares_the_group_and_has_its_own_source() -> None:
+    engine = SimpleNamespace(source="model", group=object(), client="client")
+    second = adapter.beside(engine, "draft")
+    assert (second.source, second.client, engine.source) == ("draft", "client", "model")
+    assert second.group is engine.group
+
+
+def test_a_second_sender_is_refused_where_the_first_remembers_what_it_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "installed_version", lambda: "0.33.0")
+    with pytest.raises(VerificationError, match="not proven with vLLM 0.33.0"):
+        adapter.beside(SimpleNamespace(source="model"), "draft")

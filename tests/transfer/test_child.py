@@ -196,6 +196,34 @@ def test_a_checkpoint_of_another_layout_is_not_pushed_into_the_session(
     assert "/finish_weight_update" not in server.paths()
 
 
+def test_a_draft_of_another_layout_has_a_transaction_of_its_own_over_the_same_group(
+    here: Here, server: WorkerServer, pair: Pair, tmp_path: Path
+) -> None:
+    whole = pair.manifests["b"]
+    small = type(whole)(whole.path, whole.tensors[:7], whole.shards, whole.files)
+    (tmp_path / "draft.json").write_text(json.dumps(small.to_json()))
+    server.routes["POST /start_draft_weight_update"] = {"message": "started"}
+    for _ in range(2):
+        server.calls.clear()
+        here.session.push(PushPlan(pair.files["b"], "of the model"))
+        here.session.push(PushPlan(str(tmp_path / "draft.json"), "of the model", draft=True))
+        assert server.paths() == [*TRANSACTION, "/start_draft_weight_update", *TRANSACTION[1:]]
+        finishes = [call.body for call in server.calls if call.path == "/finish_weight_update"]
+        assert finishes == [{"weight_version": "of the model"}] * 2
+        sent = [event for event in here.events() if event["event"] == "done"][-2:]
+        assert [one["tensors"] for one in sent] == [len(whole.tensors), 7]
+        assert arrived(server) == digests(whole)
+
+
+def test_a_server_that_refuses_the_drafts_transaction_gets_no_tensor_of_it(
+    here: Here, server: WorkerServer, pair: Pair
+) -> None:
+    server.routes["POST /start_draft_weight_update"] = Reply(500, {"error": "no draft model is configured"})
+    with pytest.raises(HttpFailure, match="no draft model"):
+        here.session.push(PushPlan(pair.files["b"], "label", draft=True))
+    assert server.paths() == ["/start_draft_weight_update"]
+
+
 def test_a_finish_that_fails_is_no_success(here: Here, server: WorkerServer, pair: Pair) -> None:
     server.routes["POST /finish_weight_update"] = {"success": False}
     with pytest.raises(VstError, match="success is false"):

@@ -22,7 +22,7 @@ def double(model: Path, *faults: Any) -> Iterator[str]:
     flags = ["--model", str(model), "--served-model-name", "tiny", "--port", "0", "--enable-prompt-tokens-details"]
     sizes = ["--weights-mib", "1", "--kv-mib", "1"]
     options = read([*flags, *sizes, *(part for fault in faults for part in ("--fault", _text(fault)))])
-    server = Server((options.host, 0), Double(options, load(options.model)))
+    server = Server((options.host, 0), Double(options, load(options.model), lambda reason: None))
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"

@@ -18,14 +18,13 @@ from vst.checkpoint.manifest import read_manifest
 from vst.confdir import conf_dir
 from vst.config import VstConf
 from vst.lanes.asking import choose_probes
+from vst.lanes.fleet_opening import make_fleet
 from vst.lanes.session import Server, Session
 from vst.lanes.transaction import write_manifest
 from vst.oracle.record import Record, take_record
 from vst.provenance.rundir import RunDir
 from vst.provenance.sidecar import Request
 from vst.server.client import ControlPlane, Exchange
-from vst.server.facts import read_facts
-from vst.server.lifecycle import Lifecycle
 from vst.transfer.publisher import Publisher
 
 NUMBERS = count(1)
@@ -67,11 +66,11 @@ class Ground:
         for role, path in (("model", conf.model.path), ("checkpoint", conf.checkpoint.path)):
             session.manifests[role] = with_digests(read_manifest(Path(path)), None)
             write_manifest(session, role)
-        session.server = Server(ControlPlane(url, timeout_s=60, on_exchange=self._heard), conf.model.name)
-        session.facts = facts = read_facts(session.server.control)
+        server = Server(ControlPlane(url, timeout_s=60, on_exchange=self._heard), conf.model.name)
+        session.servers = session.seats = (server,)
+        session.fleet = make_fleet(session, "model")
+        facts = session.need("facts")
         session.probes, session.floor, session.label = choose_probes(session, facts), 0.0, facts.weight_version
-        session.lifecycle = Lifecycle(session.server.control, run.event)
-        session.lifecycle.found(facts.paused is True, facts.sleeping is True, "model")
         session.publisher = publisher
 
     def ask_fewer(self, kept: Sequence[int], *cold: Record) -> list[Record]:
@@ -90,4 +89,6 @@ class Ground:
 
 
 def stored(path: Path) -> Record:
-    return Record.from_json(json.loads(path.read_text()))
+    """A record, or the one inside a reference."""
+    content = json.loads(path.read_text())
+    return Record.from_json(content.get("record", content))

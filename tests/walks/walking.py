@@ -58,26 +58,31 @@ class Violation(AssertionError):
 
 @dataclass
 class Walker:
-    """One server on one walk; ``expected`` are the cold records of both roles, ``exchanges`` counts what was sent."""
+    """One server on one walk; ``expected`` are the cold records of both roles, ``exchanges`` counts what was sent.
+
+    ``reached`` is where any version's server may be by now: a step must be legal in all of it, or the plan of the walk
+    could be refused where it is replayed.
+    """
 
     session: Session
     expected: Mapping[str, Record]
     name: str
     exchanges: Callable[[], int]
     made: list[Step] = field(default_factory=list)
+    reached: set[Situation] = field(default_factory=lambda: {S.SERVING})
     cold: bool = False
     warmed: int = 0
 
     def __post_init__(self) -> None:
         self.chain = Interpreter(self.session, self.name, self.expected)
-        self.cache = CacheProbe(self.session)
+        self.cache = CacheProbe(self.session, self.session.seats[0])
 
     @property
     def situation(self) -> Situation:
         return self.chain.lifecycle.situation
 
     def legal(self) -> list[Step]:
-        return [step for step in STEPS if _legal(step, self.situation)]
+        return [step for step in STEPS if all(_legal(step, situation) for situation in self.reached)]
 
     def verbs(self) -> list[str]:
         """What can be done here; what looks or leads elsewhere comes more often, or a walk would mostly stand still."""
@@ -90,6 +95,7 @@ class Walker:
     def make(self, step: Step) -> None:
         """Make a step, then look at everything that must hold after it; Violation says what does not."""
         self.made.append(step)
+        self.reached = {after for situation in self.reached for after in ends(step.move, situation)}
         try:
             if step.verb == "ask":
                 self._look_at_the_cache()
@@ -203,6 +209,7 @@ class Campaign:
             database=None,
             derandomize=True,
             print_blob=False,
+            report_multiple_bugs=False,
             phases=(Phase.generate, Phase.shrink),
             suppress_health_check=list(HealthCheck),
         )

@@ -11,6 +11,7 @@ from vst.checklist.evidence import RunEvidence, collect, read_all
 from vst.checklist.judge import Judged, State, judge
 from vst.checklist.text import as_lines, as_markdown
 from vst.errors import ConfigError
+from vst.harmless import visible
 from vst.provenance.atomic import write_atomic
 from vst.verdict import EXIT_CODES, EXIT_CONFIG, EXIT_PASS, Outcome
 
@@ -30,11 +31,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if given.output is not None:
             write_atomic(given.output.absolute(), as_markdown(rows, runs, _name(runs, given.model)).encode())
     except (ConfigError, OSError) as error:
-        print(f"vst.checklist: {error}", file=sys.stderr)
+        print(f"vst.checklist: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
     print("\n".join(as_lines(rows)))
     for text in dict.fromkeys(text for row in rows for text in row.contradictions):
-        print(f"contradiction: {text}")
+        print(f"contradiction: {visible(text)}")
     return exit_code(rows)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from vst.provenance.report import Report
 
 VERDICT = "verdict.json"
+DOUBLE = "its server was the scripted double, which is no evidence about a model"
 UNSEALED = "not verified: this list is part of the bundle, and sealed with it; python -m vst.checklist DIR verifies it"
 
 
@@ -96,6 +97,8 @@ def read_evidence(path: Path, name: str) -> RunEvidence:
         return _nothing(path, name, broken=str(report.findings[0]))
     if report.incomplete is not None:
         return _nothing(path, name, incomplete=report.incomplete)
+    if is_double(path):
+        return _nothing(path, name, incomplete=DOUBLE)
     verdict = read_object(path / VERDICT) or {}
     facts = (read_object(path / f"{VERDICT}.meta.json") or {}).get("predicate") or {}
     digests = {file: file_sha256(path / file) for file in _files(verdict)}
@@ -104,6 +107,8 @@ def read_evidence(path: Path, name: str) -> RunEvidence:
 
 def from_material(material: Material) -> RunEvidence:
     """The evidence of a run that is about to be sealed, for its own checklist."""
+    if is_double(material.path):
+        return _nothing(material.path, "this run", incomplete=DOUBLE)
     digests = {name: file.sha256 for name, file in material.by_name.items()}
     return _evidence(material.path, "this run", material.verdict, material.facts, digests, "")
 
@@ -181,12 +186,21 @@ def _drafts(argv: list[Any]) -> bool:
 
 def _one_seat(path: Path, verdict: Mapping[str, Any]) -> bool:
     """Whether one server without data-parallel ranks answered, so that the other checks speak of all there was."""
+    return _server_of(path).get("data_parallel_size") == 1 and "servers" not in (verdict.get("server") or {})
+
+
+def is_double(path: Path) -> bool:
+    """Whether the run was made against the scripted double of a server, which says nothing about any model."""
+    return _server_of(path).get("kind") == "scripted"
+
+
+def _server_of(path: Path) -> Mapping[str, Any]:
+    """The group ``server`` of the run's configuration; empty where it cannot be read."""
     import yaml
 
     try:
         content = yaml.safe_load((path / RESOLVED).read_bytes())
     except (OSError, yaml.YAMLError):
-        return False
+        return {}
     server = content.get("server") if isinstance(content, Mapping) else None
-    parallel = server.get("data_parallel_size") if isinstance(server, Mapping) else None
-    return parallel == 1 and "servers" not in (verdict.get("server") or {})
+    return server if isinstance(server, Mapping) else {}

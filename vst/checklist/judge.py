@@ -148,7 +148,8 @@ def _provenance(row: Row, runs: Sequence[RunEvidence]) -> Judged:
     sound = [run for run in runs if run.holds]
     if not sound:
         unsealed = any(run.sources for run in runs)
-        return Judged(row, State.OPEN, UNSEALED if unsealed else "no run has a verdict", ())
+        why = UNSEALED if unsealed else "; ".join(f"{run.name}: {run.incomplete}" for run in runs) or "no run was given"
+        return Judged(row, State.OPEN, why, ())
     why = "; ".join([
         *(f"{run.name}: {run.holds}" for run in sound[:3]), *([f"and {len(sound) - 3} more"] if len(sound) > 3 else []),
         *(f"{run.name} is not counted: {run.incomplete}" for run in incomplete),

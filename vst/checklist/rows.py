@@ -52,6 +52,7 @@ ROWS = (
         ("fault.publisher_killed", "fault.control_plane_cut", "fault.update_refused", "fault.hang",
          "fault.server_killed", "recovery.full_push")),
     Row("quality", "Quality", "GSM8K before and after, question by question",
-        ("eval.complete", "eval.paired", "eval.pinned"), besides=("eval.records", "eval.reference")),
+        ("eval.complete", "eval.paired", "eval.pinned"),
+        besides=("eval.comparable", "eval.distinct", "eval.records", "eval.reference")),
     Row("provenance", "Provenance", "every bundle verifies: all digests and the chain hold", ()),
 )  # fmt: skip

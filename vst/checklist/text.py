@@ -8,9 +8,10 @@ from urllib.parse import quote
 
 from vst.checklist.evidence import UNSEALED, RunEvidence, Source
 from vst.checklist.judge import Judged, State
-from vst.harmless import markdown, plain
+from vst.harmless import markdown, visible
 
 MARKS = {State.DONE: "[x]", State.NOT_APPLICABLE: "n/a"}
+LONGEST_LINE = 160
 LEGEND = (
     "`[x]` shown by evidence; `n/a` does not apply, for the reason given; everything else is not ticked: open, in "
     "part, failed, or refused because a bundle does not verify."
@@ -34,9 +35,13 @@ def as_markdown(rows: Sequence[Judged], runs: Sequence[RunEvidence], model: str,
 def as_lines(rows: Sequence[Judged]) -> list[str]:
     """One line for each row."""
     return [
-        f"{MARKS.get(row.state, '[ ]'):>4}  {row.row.title:<34}{row.state.value:<16}{plain(row.why, 160)}"
-        for row in rows
+        f"{MARKS.get(row.state, '[ ]'):>4}  {row.row.title:<34}{row.state.value:<16}{_cut(row.why)}" for row in rows
     ]
+
+
+def _cut(text: str) -> str:
+    line = " ".join(visible(text).split())
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 
 
 def _counts(rows: Sequence[Judged]) -> str:

@@ -29,6 +29,7 @@ from vst.cluster.sweep import LAUNCH_DIR, Sweep
 from vst.cluster.table import SweepShown, make_sweep_console
 from vst.cluster.watch import Watch
 from vst.errors import ConfigError, TransportError, VstError
+from vst.harmless import visible
 from vst.provenance.atomic import write_atomic
 from vst.provenance.redaction import Scrubber
 from vst.verdict import EXIT_CODES, EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_TERMINATED, Outcome
@@ -63,7 +64,7 @@ def launch(request: Request, overrides: Sequence[Sequence[str]], first: int) -> 
     try:
         return _launch(request, overrides, first, console)
     except VstError as error:
-        print(f"vst: {error}", file=sys.stderr)
+        print(f"vst: {visible(error)}", file=sys.stderr)
         exit_codes.note([_code_of(error)])
         raise SystemExit(_code_of(error)) from error
     finally:

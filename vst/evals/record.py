@@ -14,6 +14,7 @@ from vst.evals.number import spell
 
 ANSWERED, FAILED = "answered", "failed"
 RULES = ("strict", "flexible")
+CACHED = "prompt_tokens_details"
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,12 @@ class EvalRecord:
         return replace(self, strict=spell(found.strict), flexible=spell(found.flexible))
 
     def content(self) -> dict[str, Any]:
-        """Everything but the circumstances of the call: equal for equal answers."""
-        return {key: value for key, value in self.to_json().items() if key != "call"}
+        """Everything but the circumstances of the call: equal for equal answers.
+
+        How much of a prompt was cached depends on what was asked before, not on the answer.
+        """
+        usage = None if self.usage is None else {key: n for key, n in self.usage.items() if key != CACHED}
+        return {key: value for key, value in self.to_json().items() if key != "call"} | {"usage": usage}
 
     def to_json(self) -> dict[str, Any]:
         tokens = list(self.tokens) if self.tokens is not None else None

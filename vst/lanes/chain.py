@@ -32,8 +32,9 @@ FORMAT = "vst-chain/1"
 class StepFailed(VstError):
     """A step of a chain failed and the server is tainted; ``outcome`` is how the check on it ends."""
 
-    def __init__(self, message: str, outcome: Outcome) -> None:
+    def __init__(self, message: str, step: Step, outcome: Outcome) -> None:
         super().__init__(message)
+        self.step = step
         self.outcome = outcome
 
 
@@ -129,7 +130,7 @@ class Interpreter:
         self.session.need("fleet").taint(str(error))
         self.failure = f"step {len(self.done) + 1}, {step}: {error}"
         self.write()
-        return StepFailed(f"{self.failure}; no later step was made", outcome)
+        return StepFailed(f"{self.failure}; no later step was made", step, outcome)
 
     def write(self) -> str:
         """Write ``chain-<name>.json`` with everything so far; returns its name."""

@@ -89,8 +89,10 @@ def take_evaluation(
     resumed = read_evaluation(Path(resume).expanduser().absolute()) if resume else None
     header = make_header(claim, plan.to_json(), identity)
     session.progress.say(f"{len(plan.questions)} questions: {claim} ({file})")
+    phase = session.run.evidence.timeline.begin(f"evaluation {name}")
     with counted(session, server, file):
         found = evaluate(plan, _endpoint(session, server), path, header, resumed, _heard(session), _told(session))
+    phase.end()
     drafted = session.drafted.get(file) if resumed is None else None
     found = replace(found, drafted=drafted.to_json() if drafted else None)
     session.run.adopt(file)

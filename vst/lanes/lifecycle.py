@@ -10,9 +10,9 @@ from typing import Any
 from vst.errors import VerificationError, VstError
 from vst.lanes.asking import CLAIMS
 from vst.lanes.chain import Interpreter, StepFailed, look
-from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
+from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, PAUSES, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
 from vst.lanes.memory import MemoryWatch, watch
-from vst.lanes.pauses import REQUESTS, run_pauses
+from vst.lanes.pauses import ROUNDS, run_pause
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.sleeping import Refusal, measure_noise, serve, sleep_level_1, sleep_level_2, weights_bytes
@@ -22,6 +22,7 @@ from vst.lanes.transaction import TransactionFailed, completed_check, outcome_of
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference
 from vst.provenance.encoding import to_bytes
+from vst.server.lifecycle import NotSeen
 from vst.server.plan import Step, parse_all
 from vst.verdict import LaneVerdict, Outcome
 
@@ -54,12 +55,20 @@ def run_lifecycle(session: Session, reference: Reference) -> LaneVerdict:
         lane.run()
     except VstError as error:
         lane.found.broken = error
+        if _denied(error):
+            lane.found.looking_at = "sleep.state"
     session.run.write(FILE, lane.to_json())
     judge = LaneJudge(lane.to_json(), settings(session), lambda name: _read(session, name))
     cause = lane.found.broken.__cause__ if lane.found.broken else None
     sent = [one for chain in lane.found.chains.values() for one in chain.sent]
     completed = completed_check(sent, cause if isinstance(cause, TransactionFailed) else None)
     return LaneVerdict("L4", (*judge.checks(), completed, same_check(session)))
+
+
+def _denied(error: VstError) -> bool:
+    """Whether a sleep or a wake was answered, and the flags or the gauge deny it."""
+    moved = isinstance(error, StepFailed) and error.step.verb in ("sleep", "wake")
+    return moved and isinstance(error.__cause__, NotSeen)
 
 
 def settings(session: Session) -> Settings:
@@ -131,7 +140,10 @@ class Lane:
 
     def _pauses(self) -> None:
         self._learn(self.home)
-        run_pauses(self.session, self.chain("pauses"), CLAIMS[self.home])
+        chain = self.chain("pauses")
+        for name, step in PAUSES.items():
+            self.found.looking_at = f"pause.{step.args[0]}"
+            run_pause(self.session, chain, name, CLAIMS[self.home])
         self.answer("pauses")
 
     def _noise(self) -> None:
@@ -175,7 +187,7 @@ class Lane:
         session, chain, conf, steps = self.session, self.chain("order"), self.session.conf.load, self._steps()
         chain.check(steps)
         session.progress.say(f"the chain {', '.join(map(str, steps))}, with streams in flight")
-        with streams(session, "order", conf.concurrency, REQUESTS) as load:
+        with streams(session, "order", conf.concurrency, ROUNDS * conf.concurrency) as load:
             load.mark("holds", claim=CLAIMS[self.away])
             warm(load, conf.concurrency, conf.request_s)
             chain.watch = Marks(session, load)

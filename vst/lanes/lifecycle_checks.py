@@ -108,18 +108,21 @@ class LaneJudge:
         return pause_checks.policy_of(self._settings.admission[mode], aborted, self._settings.settle_s)
 
     def _pauses(self) -> dict[str, Check]:
-        """Judged only when all pauses were made: otherwise the step that failed is the finding."""
-        if "pauses" not in self._answers:
-            return {}
-        logs = {name: log for name in PAUSES if (log := self._log(f"pause-{name}")) is not None}
+        """Each pause whose load ended in order is judged; of another the step that failed is the finding."""
+        logs = {name: log for name in PAUSES if (log := self._log(f"pause-{name}")) is not None and log.sent}
         kept = {name: log for name, log in logs.items() if name.startswith("keep")}
-        wanted = len(PAUSES) + (0 if self._settings.sleep == "none" else len(ORDERS) + 1)
-        return {
-            "pause.keep": pause_checks.keep_check(kept, self._expected, self._policy("keep", False)),
-            "pause.abort": pause_checks.abort_check(logs["abort"], self._expected, self._policy("abort", True)),
-            "pause.wait": pause_checks.wait_check(logs["wait"], self._expected, self._policy("wait", False)),
-            "pause.admission": pause_checks.admission_check(self._knocks, self._settings.admission, wanted),
-        }
+        checks, expected = {}, self._expected
+        if len(kept) == 2:
+            checks["pause.keep"] = pause_checks.keep_check(kept, expected, self._policy("keep", False))
+        if "abort" in logs:
+            checks["pause.abort"] = pause_checks.abort_check(logs["abort"], expected, self._policy("abort", True))
+        if "wait" in logs:
+            checks["pause.wait"] = pause_checks.wait_check(logs["wait"], expected, self._policy("wait", False))
+        if self._knocks:
+            wanted = len(PAUSES) + (0 if self._settings.sleep == "none" else len(ORDERS) + 1)
+            admission = pause_checks.admission_check(self._knocks, self._settings.admission, wanted)
+            checks["pause.admission"] = admission
+        return checks
 
     @cached_property
     def _knocks(self) -> dict[str, dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vst.errors import VerificationError
@@ -23,15 +23,18 @@ SHARE = 0.5
 @dataclass(frozen=True)
 class Nap:
     """One sleep and the wake after it: bytes at rest before, asleep, and awake again; ``noise`` is what moves without
-    a sleep, ``device`` whether they are bytes of a device.
+    a sleep, ``device`` whether they are bytes of a device, ``brought`` how many bytes came with the wake of each tag.
+
+    ``awake`` is None where the server did not come to serve again.
     """
 
     level: int
     rest: int
     asleep: int
-    awake: int
+    awake: int | None
     noise: int
     device: bool
+    brought: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -63,6 +66,25 @@ class MemoryWatch:
             time.sleep(PAUSE_S)
         return seen
 
+    def falls_asleep(self, level: int, rest: Sequence[int], least: int) -> None:
+        """Wait until the sleep has freed ``least`` bytes, or did not in time, and begin a nap."""
+        if self.source is not None:
+            asleep = self.until(lambda found: min(rest) - found >= least)
+            self.naps.append(Nap(level, min(rest), asleep, None, self.noise, self.source.device))
+
+    def brings(self, tag: str, before: int, least: int) -> None:
+        """Wait until the wake of a tag has brought ``least`` bytes, or did not in time."""
+        if self.naps:
+            came = self.until(lambda found: found - before >= least) - before
+            self.naps[-1] = replace(self.naps[-1], brought={**self.naps[-1].brought, tag: came})
+
+    def serves_again(self) -> None:
+        """The server that slept serves: the nap ends."""
+        if self.naps:
+            nap = self.naps[-1]
+            awake = self.until(lambda found: found - nap.asleep >= (nap.rest - nap.asleep) // 2)
+            self.naps[-1] = replace(nap, awake=awake)
+
     def until(self, enough: Callable[[int], bool]) -> int:
         """The first reading that is enough, or the last one before patience ends: memory is given back in time."""
         if self.source is None:
@@ -75,6 +97,9 @@ class MemoryWatch:
 
 def watch(session: Session) -> MemoryWatch:
     """A watch on the memory of the session's server, from ``server.memory`` or from what we started ourselves."""
+    declared = session.conf.server.capabilities.sleep
+    if declared != "memory":
+        return MemoryWatch(None, f"not looked at: declared by server.capabilities.sleep={declared}")
     try:
         return MemoryWatch(source_of(session, session.need("server")))
     except VerificationError as error:
@@ -126,7 +151,7 @@ def memory_check(
     for nap in naps:
         if problem := _problem(nap, weights):
             return Check("sleep.memory", Outcome.FAIL, observed, expected, reason=f"{problem} ({source})")
-    if {nap.level for nap in naps} != {1, 2}:
+    if {nap.level for nap in naps if nap.awake is not None} != {1, 2}:
         why = "not both sleep levels were reached: an earlier step did not hold"
         return Check("sleep.memory", Outcome.INCONCLUSIVE, observed, expected, reason=why)
     return Check("sleep.memory", Outcome.PASS, observed, expected)
@@ -137,8 +162,18 @@ def _problem(nap: Nap, weights: int) -> str | None:
     if freed < least:
         return (
             f"sleep({nap.level}) freed {freed} bytes of {nap.rest}, expected {least} or more (noise {nap.noise}): a "
-            "sleep without effect; a server that frees nothing is declared by server.capabilities.sleep=flags"
+            "sleep without effect; a GPU server needs --enable-sleep-mode, and one that frees nothing is declared by "
+            "server.capabilities.sleep=flags"
         )
+    for tag, came in nap.brought.items() if nap.device else ():
+        due = least if tag == "weights" else 2 * nap.noise + 1
+        if came < due:
+            return (
+                f"wake({tag}) after sleep({nap.level}) brought {came} bytes, expected {due} or more: they were not "
+                "freed, or did not come back"
+            )
+    if nap.awake is None:
+        return None
     back, due = nap.awake - nap.asleep, int(freed * SHARE) if nap.device else least
     if back < due:
         return f"the wake after sleep({nap.level}) brought back {back} of {freed} bytes, expected {due} or more"
@@ -147,5 +182,7 @@ def _problem(nap: Nap, weights: int) -> str | None:
 
 def nap_of(data: Mapping[str, Any]) -> Nap:
     """A stored nap."""
-    numbers = {name: int(data[name]) for name in ("level", "rest", "asleep", "awake", "noise")}
-    return Nap(device=data["device"] is True, **numbers)
+    numbers = {name: int(data[name]) for name in ("level", "rest", "asleep", "noise")}
+    awake = None if data["awake"] is None else int(data["awake"])
+    brought = {str(tag): int(count) for tag, count in data["brought"].items()}
+    return Nap(device=data["device"] is True, awake=awake, brought=brought, **numbers)

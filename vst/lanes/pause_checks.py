@@ -11,6 +11,7 @@ from vst.load.holdings import Pause, history
 from vst.load.judge import LoadReport, judge
 from vst.load.kept import kept_check, kept_streams
 from vst.load.log import LoadLog
+from vst.load.seen import Seen
 from vst.verdict import Check, Outcome
 
 UNAVAILABLE = (503,)
@@ -63,15 +64,24 @@ def wait_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -
     report, pause = judge(log, expected, policy), history(log.marks).pauses[0]
     open_then = [one for one in log.answers if one.arrivals and one.arrivals[0] < pause.begun < one.ended]
     late = [one.number for one in open_then if one.ended > pause.still + policy.settle_s]
-    observed = {"in_flight": len(open_then), "late": late, "load": report.to_json()}
+    admitted = [one.number for one in log.answers if _admitted(one, pause, policy.settle_s)]
+    observed = {"in_flight": len(open_then), "late": late, "admitted": admitted, "load": report.to_json()}
     reason, outcome = "", Outcome.PASS
     if report.first_bad is not None:
         reason, outcome = report.first_bad, Outcome.FAIL
     elif late:
         reason, outcome = f"the pause was acknowledged while the streams {late} were still open", Outcome.FAIL
+    elif admitted:
+        reason = f"the requests {admitted} were sent after the pause and answered while it waited: it may never end"
+        outcome = Outcome.FAIL
     elif not open_then:
         reason, outcome = "the pause caught no stream in the middle: give load.output_tokens more", Outcome.INCONCLUSIVE
     return Check("pause.wait", outcome, observed, wanted, None, reason, "load-pause-wait.jsonl")
+
+
+def _admitted(one: Seen, pause: Pause, settle_s: float) -> bool:
+    """Whether a request was let in while the pause still waited for those before it."""
+    return one.error is None and one.sent > pause.begun + settle_s and one.ended < pause.still
 
 
 def knock(log: LoadLog, expected: Mapping[str, Expected], settle_s: float) -> dict[str, Any]:

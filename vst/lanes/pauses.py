@@ -12,20 +12,15 @@ from vst.lanes.session import Session
 from vst.lanes.streams import Marks, streams, warm
 from vst.server.plan import Step
 
-REQUESTS = 160
-"""A server that refuses requests is asked no more often than this."""
+ROUNDS = 10
+"""How often each asker asks at most: a server that refuses requests, or one that admits them for ever, ends as well."""
 
 
-def run_pauses(session: Session, chain: Interpreter, claim: str) -> None:
-    """Pause with streams in flight in every mode, knock, resume: ``load-pause-*.jsonl`` and ``load-knock-*.jsonl``."""
-    for name, step in PAUSES.items():
-        session.progress.say(f"{step} with streams in flight")
-        _pause(session, chain, name, step, claim)
-
-
-def _pause(session: Session, chain: Interpreter, name: str, step: Step, claim: str) -> None:
-    conf = session.conf.load
-    with streams(session, f"pause-{name}", conf.concurrency, REQUESTS) as load:
+def run_pause(session: Session, chain: Interpreter, name: str, claim: str) -> None:
+    """Pause with streams in flight, knock, resume: ``load-pause-<name>.jsonl`` and ``load-knock-<name>.jsonl``."""
+    conf, step = session.conf.load, PAUSES[name]
+    session.progress.say(f"{step} with streams in flight")
+    with streams(session, f"pause-{name}", conf.concurrency, ROUNDS * conf.concurrency) as load:
         load.mark("holds", claim=claim)
         warm(load, conf.concurrency, conf.request_s)
         marks = Marks(session, load)

@@ -164,9 +164,10 @@ def comparable_check(taken: dict[str, Evaluation]) -> Check:
         why = "there is no evaluation of a cold B, or none of the server under test"
         return Check("eval.comparable", Outcome.INCONCLUSIVE, None, expected, reason=why)
     problem = eval_checks.same_server_problem(taken["pre"], taken["reference"])
+    observed = {"compared": len(taken["pre"].header["server"]["facts"])}
     if problem is not None:
-        return Check("eval.comparable", Outcome.REFUSED, None, expected, reason=problem)
-    return Check("eval.comparable", Outcome.PASS, None, expected)
+        return Check("eval.comparable", Outcome.REFUSED, observed, expected, reason=problem)
+    return Check("eval.comparable", Outcome.PASS, observed, expected)
 
 
 def wanted_of(seats: int) -> tuple[str, ...]:

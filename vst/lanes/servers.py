@@ -15,7 +15,7 @@ from vst.selftest.fault import fault_words
 from vst.server import allocation
 from vst.server.allocation import VISIBLE, Split, read_allocation
 from vst.server.client import ControlPlane, Exchange
-from vst.server.facts import Instance, ServerFacts, read_facts, read_label, read_start_time
+from vst.server.facts import Instance, ServerFacts, read_facts, read_label, read_start_time, read_version
 from vst.server.launch import SCRIPTED, ServerSpec, command, environment, launch_prefix
 from vst.server.process import ServerProcess, expect_free, free_port
 from vst.server.seats import server_titles
@@ -33,6 +33,16 @@ class RestartedServer(VerificationError):
         super().__init__(
             f"the server was restarted behind our back: its process started at {after.start_time}, "
             f"the one that was examined at {before.start_time}; nothing proven before holds for it"
+        )
+
+
+class OtherVersion(VerificationError):
+    """Another version answers than the one that was examined, whatever the process says of its start."""
+
+    def __init__(self, before: str, after: str) -> None:
+        super().__init__(
+            f"the server was {before} when it was examined and is {after} now: it was replaced behind our back, and "
+            "nothing proven before holds for it"
         )
 
 
@@ -256,6 +266,9 @@ def expect_same_instance(replica: Replica) -> None:
     found = read_start_time(server.control)
     if found != facts.instance.start_time:
         raise RestartedServer(facts.instance, Instance(found, None))
+    version = read_version(server.control)
+    if version != facts.version:
+        raise OtherVersion(facts.version, version)
 
 
 def examine(session: Session, server: Server) -> ServerFacts:

@@ -12,7 +12,7 @@ from vst.errors import VerificationError
 from vst.lanes.asking import CLAIMS
 from vst.lanes.chain import Interpreter
 from vst.lanes.lifecycle_checks import ORDERS, STILL_TOO_EARLY, TOO_EARLY
-from vst.lanes.memory import MemoryWatch, Nap, wanted
+from vst.lanes.memory import MemoryWatch, wanted
 from vst.lanes.pauses import knocking
 from vst.lanes.session import Session
 from vst.provenance.rundir import EVENTS
@@ -53,13 +53,13 @@ def sleep_level_1(session: Session, watch: MemoryWatch, order: str, chain: Inter
     chain.make(Step("sleep", ("1",)))
     with knocking(session, chain, f"asleep-1-{order}", claim, "asleep"):
         refusal = attempt(session, chain, Step("push"))
-        asleep = watch.until(lambda found: freed_enough(session, watch, 1, rest, found))
+        watch.falls_asleep(1, rest, due(session, watch, 1))
         for step in ORDERS[order]:
             time.sleep(session.conf.lifecycle.quiet_s)
-            chain.make(step)
+            wake(session, watch, chain, step, 1)
         serve(chain)
     answer(order)
-    remember(watch, 1, rest, asleep)
+    watch.serves_again()
     return refusal
 
 
@@ -72,16 +72,17 @@ def sleep_level_2(
     chain.make(Step("sleep", ("2",)))
     with knocking(session, chain, "asleep-2", claim, "asleep"):
         refusals = [attempt(session, chain, step) for step in TOO_EARLY]
-        asleep = watch.until(lambda found: freed_enough(session, watch, 2, rest, found))
+        watch.falls_asleep(2, rest, due(session, watch, 2))
         time.sleep(session.conf.lifecycle.quiet_s)
-        chain.make(Step("wake", ("weights",)))
+        wake(session, watch, chain, Step("wake", ("weights",)), 2)
         refusals += [attempt(session, chain, step) for step in STILL_TOO_EARLY]
         time.sleep(session.conf.lifecycle.quiet_s)
-        for step in (Step("pause", ("keep",)), Step("reset"), Step("push", (role,)), Step("wake", ("kv_cache",))):
+        for step in (Step("pause", ("keep",)), Step("reset"), Step("push", (role,))):
             chain.make(step)
+        wake(session, watch, chain, Step("wake", ("kv_cache",)), 2)
         serve(chain)
     answer("level-2")
-    remember(watch, 2, rest, asleep)
+    watch.serves_again()
     return refusals
 
 
@@ -91,9 +92,10 @@ def serve(chain: Interpreter) -> None:
         chain.make(Step("resume"))
 
 
-def freed_enough(session: Session, watch: MemoryWatch, level: int, rest: list[int], found: int) -> bool:
+def due(session: Session, watch: MemoryWatch, level: int) -> int:
+    """The bytes that a sleep must free here."""
     device = watch.source is not None and watch.source.device
-    return min(rest, default=0) - found >= wanted(level, device, weights_bytes(session), watch.noise)
+    return wanted(level, device, weights_bytes(session), watch.noise)
 
 
 def weights_bytes(session: Session) -> int:
@@ -101,13 +103,15 @@ def weights_bytes(session: Session) -> int:
     return int(session.manifests["model"].total_bytes)
 
 
-def remember(watch: MemoryWatch, level: int, rest: list[int], asleep: int) -> None:
-    """Read the memory of the server that serves again and keep the nap."""
-    if watch.source is None:
+def wake(session: Session, watch: MemoryWatch, chain: Interpreter, step: Step, level: int) -> None:
+    """Wake, and see how many bytes come with it where that is one tag alone."""
+    if watch.source is None or len(step.args) != 1:
+        chain.make(step)
         return
-    at_rest = min(rest)
-    awake = watch.until(lambda found: found - asleep >= (at_rest - asleep) // 2)
-    watch.naps.append(Nap(level, at_rest, asleep, awake, watch.noise, watch.source.device))
+    before = watch.source.read()
+    chain.make(step)
+    least = due(session, watch, level) if step.args[0] == "weights" else 2 * watch.noise + 1
+    watch.brings(step.args[0], before, least)
 
 
 def attempt(session: Session, chain: Interpreter, step: Step) -> Refusal:

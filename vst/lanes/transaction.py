@@ -255,7 +255,8 @@ def _give_up(session: Session, error: VstError) -> None:
 def restart_needed(error: BaseException, recovering: bool, servers: int = 1) -> str | None:
     """Why only a restart helps after this failure, None where a full push may.
 
-    No engine rolls back, and an update that was left open refuses every later start (vLLM 0.28 and later).
+    No engine rolls back, and an update that was left open refuses every later start (vLLM 0.28 and later). One that
+    broke inside of a fused module leaves what came of it behind, and the next update fails on that (0.32).
     """
     if not isinstance(error, PublisherFailed):
         return None
@@ -263,10 +264,12 @@ def restart_needed(error: BaseException, recovering: bool, servers: int = 1) -> 
         return "its workers may still wait in the rendezvous for a publisher that is gone"
     if error.phase == "start" and error.kind != "answer":
         return "the update may have been left open: the start was sent and its answer is not known"
-    if error.phase == "start" and recovering:
-        return "it refuses to start an update: the failed one was left open"
     if error.phase == "start" and servers > 1:
         return "the update may have been left open: a server of the group refused it, and which had begun is not known"
+    if error.phase == "start":
+        return "it refuses to start an update: an earlier one was left open"
+    if error.phase == "broadcast" and error.kind == "answer" and recovering:
+        return "the full push that was to bring it back was refused: it keeps parts of the update that broke"
     return "the update was left open: its finish did not succeed" if error.phase == "finish" else None
 
 

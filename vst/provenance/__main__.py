@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from vst.errors import ConfigError
+from vst.harmless import visible
 from vst.provenance.bundle import Bundle
 from vst.provenance.report import EXIT_HOLDS, EXIT_USAGE, Report
 from vst.provenance.schema import NAMES, schema
@@ -34,9 +35,9 @@ def main(argv: list[str] | None = None) -> int:
             return EXIT_HOLDS
         report = check_run(given.run_dir, given.key, given.rerun_checks)
     except ConfigError as error:
-        print(f"vst.provenance: {error}", file=sys.stderr)
+        print(f"vst.provenance: {visible(error)}", file=sys.stderr)
         return EXIT_USAGE
-    print("\n".join(report.lines()))
+    print("\n".join(map(visible, report.lines())))
     return report.exit_code
 
 

@@ -30,6 +30,7 @@ from vst.provenance.rejudge_endurance import EnduranceJudge
 from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
 from vst.provenance.rundir import VERDICT
+from vst.selftest import verdicts as selftest
 from vst.server.plan import parse_all
 from vst.server.seats import seat_name, seat_titles, server_titles
 from vst.verdict import Check, Outcome
@@ -108,6 +109,8 @@ class Judge:
             return self._evaluations.again(lane, name, stored)
         if name == EACH and stored["observed"] is not None:
             return self._each(lane, stored)
+        if lane == "selftest":
+            return self._selftest.get(name)
         if lane == "L6":
             return self._endurance.again(name, stored, self._verdict)
         judges = {
@@ -122,6 +125,13 @@ class Judge:
             "cache.cold": self._cold,
         }
         return judges[name](stored) if name in judges and stored["observed"] is not None else None
+
+    @cached_property
+    def _selftest(self) -> Mapping[str, Check]:
+        content = self._bundle.json(selftest.FILE)
+        if content is None:
+            raise VerificationError(f"{selftest.FILE} is missing or damaged")
+        return {check.id: check for check in selftest.checks(content)}
 
     @cached_property
     def _endurance(self) -> EnduranceJudge:

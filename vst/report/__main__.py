@@ -13,6 +13,7 @@ from pathlib import Path
 
 from vst.cluster.sweep import NAME, Sweep
 from vst.errors import ConfigError
+from vst.harmless import visible
 from vst.provenance.atomic import write_atomic
 from vst.provenance.rundir import DRAWN
 from vst.provenance.verify import verify
@@ -36,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return EXIT_PASS
         return draw_run(path, given.output or path.with_name(f"{path.name}.html"))
     except (ConfigError, OSError) as error:
-        print(f"vst.report: {error}", file=sys.stderr)
+        print(f"vst.report: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
 
 
@@ -48,12 +49,12 @@ def draw_run(path: Path, output: Path) -> int:
     problems = _problems(path)
     base = f"{os.path.relpath(path, output.absolute().parent)}/"
     write_atomic(output.absolute(), encoded(draw(material, base, "; ".join(problems))))
-    print(f"drawn: {output}")
+    print(f"drawn: {visible(output)}")
     stored = path / DRAWN[0]
     if not problems and stored.is_file() and stored.read_bytes() != encoded(draw(material)):
         problems = [f"{DRAWN[0]} of the run is another page: it was drawn by another version of vst, or edited"]
     for problem in problems:
-        print(f"  {problem}")
+        print(f"  {visible(problem)}")
     return EXIT_CODES[Outcome.FAIL] if problems else EXIT_PASS
 
 

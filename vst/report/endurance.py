@@ -1,4 +1,4 @@
-"""What many cycles showed: memory after each, how long each phase took, what the traffic saw."""
+"""What many cycles showed: memory after each change, how long each phase took, what the traffic saw."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def endurance(material: Material) -> Endurance | None:
 
 def _memory(found: Any) -> Series | None:
     values = [value for value in found if isinstance(value, int)] if isinstance(found, list) else []
-    return series([(f"cycle {n}", value / 2**20, True) for n, value in enumerate(values, 1)], " MiB")
+    return series([(f"change {n}", value / 2**20, True) for n, value in enumerate(values, 1)], " MiB")
 
 
 def _observed(material: Material, id: str) -> tuple[tuple[str, Any], ...]:

@@ -14,16 +14,22 @@ Pairs = list[tuple[str, Any]]
 def subject(material: Material) -> str:
     """The question of the run in one sentence."""
     model, other = (material.block("inputs", role) for role in ("model", "checkpoint"))
-    name = model.get("declared_name") or model.get("path")
-    if not name and not other:
+    name, wanted = _name(model), _name(other)
+    if not name and not wanted:
         return "no checkpoint could be read"
     servers = material.block("runtime").get("servers")
     version = material.block("runtime", "publisher").get("vllm")
     on = f" on vLLM {version}" if version else ""
     how = "" if not servers else ", a server of its own" if any(one.get("argv") for one in servers) else ", attached"
-    if not other:
+    if not wanted:
         return f"{name}{on}{how}"
-    return f"does a server on {name or 'A'} really serve {other.get('declared_name') or other.get('path')}{on}{how}?"
+    return f"does a server on {name or 'A'} really serve {wanted}{on}{how}?"
+
+
+def _name(checkpoint: Mapping[str, Any]) -> str:
+    """What a checkpoint was declared to be called, else the last part of its path."""
+    path = str(checkpoint.get("path") or "").rstrip("/")
+    return str(checkpoint.get("declared_name") or "") or path.rpartition("/")[2]
 
 
 def blocks(material: Material) -> Iterator[tuple[str, Pairs]]:

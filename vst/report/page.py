@@ -69,7 +69,8 @@ def draw(material: Material, base: str = "", notice: str = "") -> str:
         "comparisons": compared, "detail": detail, "scale": stems(detail) if detail else None,
         "levels": [(level, LEVEL_TEXT[level]) for level in LEVELS], "families": families(material),
         "covered": material.verdict.get("covered"), "extras": more,
-        "quality": quality(material), "endurance": endurance(material), "rows": rows, "blocks": list(blocks(material)),
+        "quality": quality(material), "endurance": endurance(material), "servers": _servers(head),
+        "rows": rows, "blocks": list(blocks(material)),
         "files": material.files, "known": material.by_name, "omitted": material.omitted, "anchor": anchor,
          "version": vst.__version__,  "notice": notice,
     }  # fmt: skip
@@ -78,6 +79,12 @@ def draw(material: Material, base: str = "", notice: str = "") -> str:
 
 def _started(utc: str) -> str:
     return f"{utc[:10]} {utc[11:16]} UTC" if utc else "at an unknown time"
+
+
+def _servers(head: Summary) -> list[Any]:
+    """Each of several servers; one alone is told by the head itself."""
+    found = head.server.get("servers")
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
 
 
 def tone(head: Summary) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vst.cluster.sweep import Run, Sweep
+from vst.provenance.rundir import DRAWN
 from vst.report.material import read_object
 
 NUMBERS = (
@@ -22,7 +23,10 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class SweptRun:
-    """One run of a sweep: its swept keys, its ending and its numbers; a number that it does not have is None."""
+    """One run of a sweep: its swept keys, its ending and its numbers; a number that it does not have is None.
+
+    ``page`` is where its link leads: to its page, to its directory when it has none, nowhere when that is not there.
+    """
 
     number: int
     keys: Mapping[str, str]
@@ -32,6 +36,7 @@ class SweptRun:
     reason: str
     server: str
     evidence: str
+    page: str
     numbers: Mapping[str, float | None]
 
     @property
@@ -60,6 +65,7 @@ def _swept(sweep: Sweep, run: Run) -> SweptRun:
         reason=ending.reason if ending else run.scheduler or run.state,
         server=(ending.server or "") if ending else "",
         evidence=_relative(place, sweep.path),
+        page=_page(place, sweep.path),
         numbers=numbers(place),
     )
 
@@ -71,6 +77,11 @@ def _pair(word: str) -> tuple[str, str]:
 
 def _relative(place: Path, root: Path) -> str:
     return str(place.relative_to(root)) if place.is_relative_to(root) else place.name
+
+
+def _page(place: Path, root: Path) -> str:
+    found = next((one for one in (place / DRAWN[0], place) if one.exists()), None)
+    return "" if found is None or not found.is_relative_to(root) else str(found.relative_to(root))
 
 
 def numbers(place: Path) -> dict[str, float | None]:

@@ -19,10 +19,10 @@ def main(argv: list[str]) -> int:
         options = read(argv)
         check_backend(options)
         from vst.selftest.checkpoint import load
-        from vst.selftest.double_server import Double
+        from vst.selftest.double_server import Double, exit_soon
         from vst.selftest.serving import Server
 
-        server = Server((options.host, options.port), Double(options, load(options.model)))
+        server = Server((options.host, options.port), Double(options, load(options.model), exit_soon))
     except VstError as error:
         print(f"vst.selftest: {error}", file=sys.stderr)
         return 2

@@ -17,7 +17,8 @@ STATES = ("awake", "weights_offloaded", "discard_all")
 
 
 def version(double: Double) -> str:
-    return version_of(double.options.vllm)
+    moved = [f for f in double.options.faults if f.kind == "version_moves" and double.served >= f.after]
+    return version_of(moved[0].label if moved else double.options.vllm)
 
 
 def models(double: Double) -> dict[str, Any]:

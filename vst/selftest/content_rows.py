@@ -96,5 +96,7 @@ def _cache_and_label(rng: random.Random) -> Iterator[Row]:
     # From the third answer of the record that is taken after the first push of B.
     foreign = fault("foreign_update", after=22, label=label, amount=0.5, seed=rng.randrange(1000))
     yield Row("somebody_else_pushes", "L3", foreign, ("transition.to_b",), overrides=L3)
+    other = fault("version_moves", after=rng.randrange(10, 14), label="0.31.0")
+    yield Row("version_changes_behind_our_back", "L2", other, ("server.same",), "0.31.0")
     yield Row("restarted_behind_our_back", "L2", fault("restart", after=rng.randrange(10, 14)), ("server.same",),
               "restarted", quick=True)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
@@ -24,10 +24,13 @@ EXIT_DEAD = 70
 
 
 class Double:
-    """One scripted server; every method is a control call of vLLM's development routes."""
+    """One scripted server; every method is a control call of vLLM's development routes.
 
-    def __init__(self, options: Options, checkpoint: Checkpoint) -> None:
-        self.options, self.checkpoint = options, checkpoint
+    ``on_death`` is called when an engine died; as in vLLM, a process that serves is then gone soon.
+    """
+
+    def __init__(self, options: Options, checkpoint: Checkpoint, on_death: Callable[[str], None]) -> None:
+        self.options, self.checkpoint, self._died = options, checkpoint, on_death
         memory = Memory(options.weights_bytes, options.kv_bytes, CACHED_BLOCKS if options.prefix_caching else 0)
         self.replicas = [
             Replica(number, checkpoint.shape, checkpoint.tensors, options.ranks, memory, options.faults)
@@ -60,11 +63,6 @@ class Double:
     def start_time(self) -> float:
         moved = any(fault.kind == "restart" and self.served >= fault.after for fault in self.options.faults)
         return self._started + (3600.0 if moved else 0.0)
-
-    def _died(self, reason: str) -> None:
-        print(f"engine died: {reason}", flush=True)
-        # As vLLM does: 503 on /health for a moment, then the process is gone.
-        threading.Timer(EXIT_AFTER_S, lambda: os._exit(EXIT_DEAD)).start()
 
     def pick(self, rank: str | None) -> Engine:
         """The engine of a data-parallel rank, or the least busy one."""
@@ -124,7 +122,7 @@ class Double:
 
     def paused(self) -> bool:
         with self._all_held():
-            return any(engine.paused is not None for engine in self.engines)
+            return any(engine.paused is not None or engine.claimed is not None for engine in self.engines)
 
     def abort_all(self) -> dict[str, Any]:
         found = [(engine, one) for engine in self.engines for one in (*engine.running, *engine.waiting)]
@@ -235,6 +233,12 @@ class Double:
                 for rank in replica.ranks
                 for name in rank.names
             }
+
+
+def exit_soon(reason: str) -> None:
+    """503 on ``/health`` for a moment, then the process is gone."""
+    print(f"engine died: {reason}", flush=True)
+    threading.Timer(EXIT_AFTER_S, lambda: os._exit(EXIT_DEAD)).start()
 
 
 def _in_order(wanted: tuple[str, ...], moves: list[str]) -> bool:

@@ -9,8 +9,8 @@ from vst.selftest.content_rows import IDENTITIES
 from vst.selftest.lifecycle_rows import PACED
 from vst.selftest.row import Row, fault
 
-BEFORE_CYCLES = IDENTITIES + 3 + 3
-"""Updates that L2, one cycle of L3 with its last push, and the learning of L6 make before the first cycle."""
+BEFORE_CYCLES = IDENTITIES + 3 + 2 + 3
+"""Updates that L2, one cycle of L3 with its last push, L4, and the learning of L6 make before the first cycle."""
 
 ANSWERS_BEFORE = 120
 """Completions that are surely answered before the first cycle under load begins."""
@@ -18,7 +18,8 @@ ANSWERS_BEFORE = 120
 
 def _l6(cycles: int, *faults: str) -> tuple[str, ...]:
     asked = f"endurance.faults=[{','.join(faults)}]"
-    return ("lane.cycles=1", "lane.controls=none", *PACED, f"endurance.cycles={cycles}", "endurance.answers=2", asked)
+    few = ("lane.cycles=1", "lane.controls=none", "oracle.output_tokens=2", "endurance.answers=2")
+    return (*few, *PACED, f"endurance.cycles={cycles}", asked)
 
 
 def healthy() -> Iterator[Row]:
@@ -36,4 +37,5 @@ def rows(rng: random.Random) -> Iterator[Row]:
     yield Row("one_lost_answer_under_load", "L6", bad, ("load.clean",), overrides=_l6(6))
     cut = fault("cut", phase="generate", when="after", first=at, last=at)
     yield Row("one_cut_answer_under_load", "L6", cut, ("load.clean",), overrides=_l6(6))
-    yield Row("wait_that_cuts_under_load", "L6", fault("wait_cuts", tokens=1), ("load.clean",), overrides=_l6(6))
+    cuts = fault("wait_cuts", tokens=1, first=BEFORE_CYCLES)
+    yield Row("wait_that_cuts_under_load", "L6", cuts, ("load.clean",), overrides=_l6(6))

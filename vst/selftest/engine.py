@@ -30,6 +30,7 @@ class Engine:
         self.replica = replica
         self.core = threading.RLock()
         self.paused: str | None = None
+        self.claimed: str | None = None  # a pause that is only claimed
         self.waiting: list[Generation] = []
         self.running: list[Generation] = []
         self.dead: str | None = None
@@ -64,6 +65,7 @@ class Engine:
         """Hold the scheduler; returns when the mode's promise about running requests is kept."""
         with self.call(), self._changed:
             if self._ignores("pause_ignored", mode):
+                self.claimed = mode
                 return
             self.paused = mode
             if mode == "abort" and not self._ignores("abort_keeps", mode):
@@ -74,7 +76,7 @@ class Engine:
             if mode == "keep":
                 for generation in self.running:
                     generation.frozen = True
-            for fault in self._of("wait_cuts") if mode == "wait" else ():
+            for fault in self.replica.due("wait_cuts", max(1, self.replica.updates)) if mode == "wait" else ():
                 for generation in self.running:
                     generation.ends_at = len(generation.tokens) + fault.tokens
             self._changed.notify_all()
@@ -83,7 +85,7 @@ class Engine:
 
     def resume(self) -> None:
         with self._changed:
-            self.paused = None
+            self.paused = self.claimed = None
             self._changed.notify_all()
 
     def reset_cache(self, running_too: bool) -> bool:

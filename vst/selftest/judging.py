@@ -9,6 +9,7 @@ from typing import Any
 from vst.selftest.row import Row
 from vst.verdict import CAUSES
 
+GOOD = ("caught", "passed")
 NEGATIVE = {cause.value for cause in CAUSES}
 SERVING_MOVES = ("/resume", "/finish_weight_update", "/wake_up")
 """What must never be sent to a server that was given up."""
@@ -16,13 +17,16 @@ SERVING_MOVES = ("/resume", "/finish_weight_update", "/wake_up")
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run of a row left: its exit code, its verdict (None when there is none) and its POST calls by state."""
+    """What one run of a row left: its exit code, its verdict (None when there is none) with the digest of that file,
+    and the serving calls that were sent to a server after it was given up.
+    """
 
     code: int
     verdict: Mapping[str, Any] | None
     after_taint: tuple[str, ...]
     seconds: float
     directory: str
+    verdict_sha256: str | None = None
 
 
 @dataclass(frozen=True)
@@ -40,10 +44,11 @@ class Result:
     reason: str
     seconds: float
     directory: str
+    verdict_sha256: str | None
 
     @property
     def good(self) -> bool:
-        return self.outcome in ("caught", "passed")
+        return self.outcome in GOOD
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "failing": list(self.failing)}
@@ -54,7 +59,10 @@ def judge(row: Row, seed: int, ran: Ran) -> Result:
     outcome, reason = _outcome(row, ran)
     verdict = ran.verdict["verdict"] if ran.verdict else None
     failing = tuple(check["id"] for check in _failing(ran.verdict))
-    return Result(row.name, seed, outcome, verdict, ran.code, failing, reason, round(ran.seconds, 2), ran.directory)
+    seconds = round(ran.seconds, 2)
+    return Result(
+        row.name, seed, outcome, verdict, ran.code, failing, reason, seconds, ran.directory, ran.verdict_sha256
+    )
 
 
 def _outcome(row: Row, ran: Ran) -> tuple[str, str]:

@@ -7,15 +7,19 @@ from collections.abc import Iterator
 
 from vst.selftest.row import Row, fault
 
-PACED = ("server.args=['--step-ms=8']", "load.prompts=3", "load.rounds=2", "load.output_tokens=40")
+PACED = (
+    "server.args=['--step-ms=20']",
+    *("load.prompts=3", "load.rounds=2", "load.output_tokens=16", "load.concurrency=2"),
+)
 L4 = (
     "lane.cycles=1",
     "lane.controls=none",
     *PACED,
+    "oracle.output_tokens=2",
     "load.settle_s=0.5",
-    "lifecycle.quiet_s=0.3",
+    "lifecycle.quiet_s=0.2",
 )
-"""Streams slow enough for a pause to find them in the middle, and short waits around it."""
+"""Streams slow enough for a pause to find them in the middle, few enough not to fill a processor, and short waits."""
 
 
 def healthy() -> Iterator[Row]:
@@ -43,7 +47,7 @@ def _pauses(rng: random.Random) -> Iterator[Row]:
     for mode in ("keep", "abort", "wait"):
         yield _row(f"pause_{mode}_that_does_not_pause", "pause_ignored", ("pause.admission",), modes=[mode])
     admitting = rng.choice(("keep", "wait"))
-    yield _row("pause_that_admits", "admits", ("pause.admission",), "answered", modes=[admitting])
+    yield _row("pause_that_admits", "admits", ("pause.admission",), modes=[admitting])
     yield _row("abort_that_keeps", "abort_keeps", ("pause.abort",))
     yield _row("wait_that_cuts", "wait_cuts", ("pause.wait",), tokens=rng.randrange(1, 3))
 

@@ -136,7 +136,8 @@ class Replica:
     def _derive(self) -> None:
         """Recompute what the forward pass reads; stale buffers and late content are left behind here."""
         fresh = derive({name: assemble(self.ranks, name) for name in self.ranks[0].names})
-        fresh[FREQUENCIES] = frequencies(self.shape)
+        # Made once, when the server starts: no update brings it back.
+        fresh[FREQUENCIES] = self.runtime.get(FREQUENCIES, frequencies(self.shape))
         stale = [fault for fault in self.due("stale") if fault.of == "buffer"]
         for name in list(fresh):
             if self.runtime and any(fault.hits(name) for fault in stale):
@@ -180,12 +181,10 @@ class Replica:
 
     def _wake_weights(self) -> None:
         lost = [f for f in self._faults if f.kind == "wake_restores_nothing" and self.level in (f.levels or (1, 2))]
-        buffers = dict(self.runtime)
         for rank in self.ranks:
             kept = rank.arena.restore()
             rank.fill_with_noise(n for n in rank.names if not kept or any(f.hits(n) for f in lost))
         self._derive()
-        self.runtime |= {name: value for name, value in buffers.items() if name == FREQUENCIES}
         if any(fault.hits(FREQUENCIES) for fault in lost):
             self.runtime[FREQUENCIES] = self.runtime[FREQUENCIES].flip(0)
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vst.provenance.atomic import file_sha256
+from vst.provenance.rundir import VERDICT
 from vst.selftest.judging import Ran, sent_after_taint
 from vst.selftest.row import Row, quoted
 
@@ -45,7 +47,9 @@ class Rows:
             if self._ended:
                 process.kill()
             code = self._wait(process)
-        return Ran(code, read_verdict(out), read_taint(out), time.monotonic() - begun, out.name)
+        seconds, verdict = time.monotonic() - begun, read_verdict(out)
+        digest = file_sha256(out / VERDICT) if verdict is not None else None
+        return Ran(code, verdict, read_taint(out), seconds, out.name, digest)
 
     def command(self, row: Row, seed: int, out: Path) -> list[str]:
         """The command line of a row, as anybody could type it."""
@@ -84,7 +88,7 @@ def read_verdict(run: Path) -> Mapping[str, Any] | None:
     """The verdict of a run that came to its own end; None for any other."""
     try:
         state = json.loads((run / "run.json").read_text())["state"]
-        verdict = json.loads((run / "verdict.json").read_text())
+        verdict = json.loads((run / VERDICT).read_text())
     except (OSError, ValueError, KeyError):
         return None
     return dict(verdict) if state == "complete" else None

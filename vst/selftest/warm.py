@@ -38,6 +38,8 @@ IMPORTED = (
     "vst.selftest.checkpoint",
     "vst.selftest.serving",
     "vst.provenance.imports",
+    "vst.report.files",
+    "jinja2",
     "vllm.distributed.weight_transfer.factory",
 )
 WHOLE_REQUEST = 1 << 20

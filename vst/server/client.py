@@ -57,17 +57,28 @@ class Exchange:
         return asdict(self)
 
 
+FAILED = frozenset({"error", "errored", "fail", "failed", "failure"})
+NO = (False, 0, "false", "False")
+
+
 def body_failure(body: Any) -> str | None:
-    """What a body says against its own 2xx: ``success: false``, an ``error``, a ``status`` of error; else None."""
+    """What a body says against its own 2xx; None where it says nothing.
+
+    ``success`` or ``ok`` that is false, an ``error`` or ``errors`` that is not empty, a ``status`` of failure, and the
+    ``object: error`` of OpenAI's and vLLM's own error bodies.
+    """
     if not isinstance(body, Mapping):
         return None
-    if body.get("success") is False:
-        return "success is false"
-    if body.get("error"):
-        return f"error: {json.dumps(body['error'])[:BODY_EXCERPT]}"
-    status = body.get("status")
-    if isinstance(status, str) and status.lower() in {"error", "failed", "failure"}:
-        return f"status is {status!r}"
+    for name in ("success", "ok"):
+        if name in body and body[name] in NO:
+            return f"{name} is {json.dumps(body[name])}"
+    for name in ("error", "errors"):
+        if body.get(name):
+            return f"{name}: {json.dumps(body[name])[:BODY_EXCERPT]}"
+    for name in ("status", "object"):
+        value = body.get(name)
+        if isinstance(value, str) and value.lower() in FAILED:
+            return f"{name} is {value!r}: {json.dumps(body)[:BODY_EXCERPT]}"
     return None
 
 

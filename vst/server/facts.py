@@ -76,7 +76,7 @@ def read_facts(control: ControlPlane) -> ServerFacts:
     config = _part(info, "vllm_config")
     paused = _field(_ask(control, "/is_paused"), "is_paused")
     return ServerFacts(
-        version=str(_field(control.get("/version"), "version")),
+        version=read_version(control),
         models=read_models(control),
         routes=read_routes(control),
         world_size=_field(_ask(control, "/get_world_size"), "world_size"),
@@ -117,6 +117,10 @@ def read_models(control: ControlPlane) -> tuple[Mapping[str, Any], ...]:
 def read_instance(control: ControlPlane) -> Instance:
     config = _part(_ask(control, "/server_info", {"config_format": "json"}), "vllm_config")
     return Instance(read_start_time(control), config.get("instance_id"))
+
+
+def read_version(control: ControlPlane) -> str:
+    return str(_field(control.get("/version"), "version"))
 
 
 def read_label(control: ControlPlane) -> str | None:

@@ -30,6 +30,10 @@ RECOVERABLE = {
 """Where a recovery begins, by the situation in which the failure came; from any other only a restart leads on."""
 
 
+class NotSeen(VerificationError):
+    """A move was answered, and the server does not show that it was made."""
+
+
 class Lifecycle:
     """Moves one server between its situations and remembers where it is and what it holds.
 
@@ -156,7 +160,7 @@ class Lifecycle:
             raise IllegalMove("the server cannot be asked while an update is open: its workers wait for the broadcast")
         seen = observe(self._control)
         if problems := mismatches(self.situation, seen):
-            raise VerificationError("; ".join(problems) + ": the server is not in the state that it answered")
+            raise NotSeen("; ".join(problems) + ": the server is not in the state that it answered")
         return seen
 
     def verify(self) -> None:
@@ -227,7 +231,7 @@ class Lifecycle:
         problems = {target: mismatches(target, seen) for target in targets}
         fitting = next((target for target in targets if not problems[target]), None)
         if fitting is None:
-            raise VerificationError(f"{'; '.join(problems[targets[0]])}: the server did not do what it answered")
+            raise NotSeen(f"{'; '.join(problems[targets[0]])}: the server did not do what it answered")
         if LOOKS[fitting].paused is False:
             self.mode = None
         self._settle(fitting)
@@ -245,6 +249,4 @@ class Lifecycle:
     def _expect_paused(self, expected: bool) -> None:
         found = read_flag(self._control, "/is_paused", "is_paused")
         if found is not expected:
-            raise VerificationError(
-                f"/is_paused says {found}, expected {expected}: the server did not do what it answered"
-            )
+            raise NotSeen(f"/is_paused says {found}, expected {expected}: the server did not do what it answered")

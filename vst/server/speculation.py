@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vst.server.client import ControlPlane
+from vst.server.client import ControlPlane, HttpFailure
 
 _COUNTER = re.compile(
     r"^vllm:spec_decode_num_(?P<name>draft_tokens|accepted_tokens)_total(?:\{[^}]*\})?\s+(?P<value>[0-9.eE+]+)$",
@@ -44,8 +44,13 @@ class Drafted:
 
 
 def read_drafted(control: ControlPlane) -> Drafted | None:
-    """The counters since the server started; None for a server that does not decode speculatively."""
-    text = control.get("/metrics")
+    """The counters since the server started; None for a server that does not decode speculatively, or does not say."""
+    try:
+        text = control.get("/metrics")
+    except HttpFailure as failure:
+        if failure.status in (404, 405):
+            return None
+        raise
     return parse_drafted(text) if isinstance(text, str) else None
 
 

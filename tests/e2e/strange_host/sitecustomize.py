@@ -1,9 +1,10 @@
 """A host on which the wall clock steps and the storage is slow, for every Python process that has this on PYTHONPATH.
 
-``VST_TEST_CLOCK=SECONDS@AFTER`` adds SECONDS to ``time.time``, ``time.time_ns`` and ``datetime.now`` once the process
-has lived for AFTER seconds: what a step of the clock looks like from inside. The monotonic clock is left alone, as the
-kernel leaves it alone. ``VST_TEST_READ_S=SECONDS`` makes each positioned read of the publisher take that long, so that
-it goes on, and too slowly.
+``VST_TEST_CLOCK=SECONDS@FILE`` adds SECONDS to ``time.time``, ``time.time_ns`` and ``datetime.now`` as soon as FILE is
+there: what a step of the clock looks like from inside. The monotonic clock is left alone, as the kernel leaves it.
+``VST_TEST_READ_S=SECONDS`` makes each positioned read of the publisher take that long, so that it goes on, and too
+slowly. ``VST_TEST_STALL=N@FILE`` makes its N-th read never return, once FILE was written to say so: the tensors before
+it have been sent then, and no more.
 """
 
 import datetime
@@ -11,14 +12,12 @@ import os
 import sys
 import time
 
-BEGUN = time.monotonic()
 
-
-def step_the_clock(by, after):
+def step_the_clock(by, when):
     plain, plain_ns, moment = time.time, time.time_ns, datetime.datetime
 
     def moved():
-        return by if time.monotonic() - BEGUN >= after else 0.0
+        return by if os.path.exists(when) else 0.0
 
     class Stepped(moment):
         @classmethod
@@ -42,8 +41,25 @@ def slow_the_reads(seconds):
     os.preadv = preadv
 
 
+def stall_a_read(number, told):
+    plain, left = os.preadv, [number]
+
+    def preadv(*args):
+        left[0] -= 1
+        if left[0] == 0:
+            with open(told, "w") as file:
+                file.write("stalled")
+            time.sleep(3600)
+        return plain(*args)
+
+    os.preadv = preadv
+
+
 if "VST_TEST_CLOCK" in os.environ:
-    by, _, after = os.environ["VST_TEST_CLOCK"].partition("@")
-    step_the_clock(float(by), float(after))
+    by, _, when = os.environ["VST_TEST_CLOCK"].partition("@")
+    step_the_clock(float(by), when)
 if "VST_TEST_READ_S" in os.environ and "vst.transfer.child" in sys.orig_argv:
     slow_the_reads(float(os.environ["VST_TEST_READ_S"]))
+if "VST_TEST_STALL" in os.environ and "vst.transfer.child" in sys.orig_argv:
+    number, _, told = os.environ["VST_TEST_STALL"].partition("@")
+    stall_a_read(int(number), told)
