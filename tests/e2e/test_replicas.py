@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import psutil
 import pytest
 
 from e2e.conftest import Live, Run, Vst
-from e2e.proxy import Call, Proxy
 from e2e.test_interrupted import wait_for
 
 TOTAL = 902912
@@ -70,32 +68,6 @@ def test_two_servers_in_one_group_go_to_b_and_back_and_each_is_judged(
     assert len({live.now_label(), second.now_label()}) == 1
     assert "0 checks" not in rejudged(run)
     live.label = live.now_label()
-
-
-def test_a_server_that_does_not_take_the_update_is_named(
-    ladder: Run, live: Live, second: Live, vst: Vst, pair: tuple[Path, Path]
-) -> None:
-    """It acknowledges everything, and its answers are those of a server that was never updated: of the other one, as
-    it was before."""
-    stale = {}
-
-    def remember(call: Call, status: int, body: Any) -> tuple[int, Any]:
-        if call.path != "/v1/completions" or call.body.get("prompt_logprobs") is None:
-            return status, body
-        key = json.dumps(call.body["prompt"])
-        return status, stale.setdefault(key, body)
-
-    with Proxy(second.url, after=remember) as proxy:
-        run = vst("lane=L3", "lane.final=model", *both(live, pair, live.url, proxy.url))
-    assert run.code == 10, run.out
-    check = run.check("replicas.each")
-    assert check["outcome"] == "fail"
-    assert check["reason"].startswith(f"{proxy.url}: no effect: equals A")
-    assert run.check("transition.to_b")["outcome"] == "pass"
-    assert [one["state"] for one in run.verdict["server"]["servers"]] == ["tainted", "tainted"]
-    assert not live.serving() and not second.serving()
-    for one in (live, second):
-        httpx.post(f"{one.url}/resume", timeout=10, trust_env=False)
 
 
 def test_a_server_that_dies_in_the_middle_of_an_update_leaves_none_serving(

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-SHORT = (
-    "lane.controls=none",
-    "lane.cycles=1",
-    "endurance.cycles=3",
-    "endurance.answers=2",
-    "load.output_tokens=8",
-    "eval.limit=8",
-    "eval.max_tokens=4",
-    # So few cycles tell a leak from an allocator only where it is large.
-    "endurance.memory_least_bytes=100000000",
-)
+from endurance.alone import Climbed, climb
+
+LEARNING = 3
 
 
 @pytest.fixture(scope="module")
@@ -29,54 +18,79 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-def run(cache: Path, out: Path, *overrides: str) -> tuple[int, dict[str, dict[str, Any]], str]:
-    """Exit code, the checks by id (the last of each), and what was printed."""
-    where = (f"paths.cache='{cache}'", f"hydra.run.dir='{out}'", "server=scripted")
-    command = [sys.executable, "-m", "vst", *where, *overrides]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=os.environ, check=False)
-    verdict = json.loads((out / "verdict.json").read_text())
-    return done.returncode, {check["id"]: check for lane in verdict["lanes"] for check in lane["checks"]}, done.stdout
-
-
 def fault(**fields: Any) -> str:
     return f"server.faults=['{json.dumps(fields)}']"
+
+
+@pytest.fixture(scope="module")
+def healthy(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Climbed:
+    """Two servers, of which the last is killed in the middle of an update after another update was refused."""
+    some = "endurance.faults=[update_refused,server_killed]"
+    out = tmp_path_factory.mktemp("healthy") / "run"
+    return climb(cache, out, "server=scripted", "server.replicas=2", some)
+
+
+def test_two_servers_go_through_cycles_and_come_back_from_every_fault(healthy: Climbed) -> None:
+    assert healthy.code == 0, healthy.out
+    assert healthy.check("cycles.all")["observed"] == {"cycles": 3, "changes": 6}
+    assert {one["seat"] for one in healthy.check("replicas.each")["observed"]} == {"server 1", "server 2"}
+    load = healthy.check("load.clean")["observed"]
+    assert load["bad"] == 0 and load["sent"] == sum(load["kinds"].values())
+    ways = {one["fault"]: one["way"] for one in healthy.check("recovery.full_push")["observed"]}
+    assert ways == {"update_refused": "push", "server_killed": "restart"}
+
+
+def test_a_server_that_is_killed_leaves_the_other_one_paused_and_is_known_to_be_dead(healthy: Climbed) -> None:
+    one, other = healthy.check("fault.server_killed")["observed"]["servers"]
+    assert (one["server"], one["state"], one["paused"], one["answered"]) == ("server 1", "tainted", True, False)
+    assert (other["server"], other["state"], other["paused"]) == ("server 2", "dead", None)
+
+
+def test_the_faults_that_are_not_asked_for_are_declared(healthy: Climbed) -> None:
+    check = healthy.check("fault.hang")
+    assert check["outcome"] == "not_applicable" and "endurance.faults" in check["reason"]
+
+
+def test_the_whole_lane_is_judged_again_from_its_files(healthy: Climbed) -> None:
+    assert "0 checks judged again" not in healthy.judged_again()
+    content = healthy.written("endurance.json")
+    assert {one["n"] for one in content["phases"].values()} == {6}
+    assert len(content["memory"]["bytes"]) == 6
+
+
+def test_a_bundle_whose_endurance_was_changed_does_not_hold(healthy: Climbed) -> None:
+    from vst.errors import VerificationError
+    from vst.provenance.bundle import Bundle
+    from vst.provenance.rejudge import Judge
+
+    judge = Judge(Bundle(healthy.dir))
+    stored = healthy.check("fault.update_refused")
+    stored["observed"]["posts"] = [path for path in stored["observed"]["posts"] if path != "/update_weights"]
+    with pytest.raises(VerificationError, match="the calls of update_refused"):
+        judge.again("L6", "fault.update_refused", stored)
+    clean = judge.again("L6", "load.clean", healthy.check("load.clean"))
+    assert clean is not None and clean.to_json() == {**healthy.check("load.clean"), "warnings": []}
 
 
 def test_a_drift_in_a_later_cycle_is_named_with_its_cycle_and_nothing_is_broken_on_top_of_it(
     cache: Path, tmp_path: Path
 ) -> None:
-    """Updates before it: 2 of L2, 3 of L3, 2 of L4, 3 of L5, 3 that learn, and then two a cycle."""
-    drift = fault(kind="noise", family="mlp_in", amount=0.05, first=2 + 3 + 2 + 3 + 3 + 2 * 2 + 1)
-    code, checks, out = run(cache, tmp_path / "run", "lane=L6", *SHORT, drift)
-    assert code == 10, out
-    assert checks["cycles.all"]["outcome"] == "fail"
-    assert checks["cycles.all"]["reason"].startswith("cycle 3, to B: ")
-    assert checks["fault.publisher_killed"]["outcome"] == "inconclusive"
-    assert "tainted" in out
+    drift = fault(kind="noise", family="mlp_in", amount=0.05, first=LEARNING + 2 * 2 + 1)
+    run = climb(cache, tmp_path / "run", "server=scripted", drift)
+    assert run.code == 10, run.out
+    check = run.check("cycles.all")
+    assert check["outcome"] == "fail" and check["reason"].startswith("cycle 3, to B: ")
+    assert check["evidence"] == "record-endurance-3-checkpoint.json"
+    assert run.check("fault.publisher_killed")["outcome"] == "inconclusive"
+    assert "tainted" in run.out
+    run.judged_again()
 
 
-def test_a_server_of_two_that_keeps_an_old_tensor_is_the_one_that_is_named(cache: Path, tmp_path: Path) -> None:
-    stale = fault(kind="stale", match="lm_head", first=3)
-    code, checks, out = run(
-        cache, tmp_path / "run", "lane=L3", "server.replicas=2", "lane.controls=none", "lane.cycles=1", stale
-    )
-    assert code == 10, out
-    assert checks["replicas.each"]["outcome"] == "fail"
-    assert checks["replicas.each"]["reason"].startswith("server 1: ")
-    wrong = [one["seat"] for one in checks["replicas.each"]["observed"] if not one["equal"]]
-    assert wrong == ["server 1"]
-
-
-def test_the_faults_that_are_not_asked_for_are_declared_and_those_that_are_are_made(
-    cache: Path, tmp_path: Path
-) -> None:
-    some = "endurance.faults=[update_refused]"
-    code, checks, out = run(
-        cache, tmp_path / "run", "lane=L6", *SHORT, "server.replicas=2", some
-    )
-    assert code == 0, out
-    assert checks["fault.update_refused"]["outcome"] == "pass"
-    assert checks["fault.hang"]["outcome"] == "not_applicable"
-    assert "endurance.faults" in checks["fault.hang"]["reason"]
-    assert [one["seat"] for one in checks["recovery.full_push"]["observed"][0]["seats"]] == ["server 1", "server 2"]
-    assert checks["fault.update_refused"]["observed"]["servers"][0]["state"] == "tainted"
+def test_a_server_of_two_that_missed_an_update_is_the_one_that_is_named(cache: Path, tmp_path: Path) -> None:
+    stale = fault(kind="stale", first=LEARNING - 1, instance=2)
+    run = climb(cache, tmp_path / "run", "server=scripted", "server.replicas=2", stale)
+    assert run.code == 10, run.out
+    check = run.check("replicas.each")
+    assert check["outcome"] == "fail"
+    assert {one["seat"] for one in check["observed"] if not one["equal"]} == {"server 2"}
+    assert check["reason"].startswith("server 2: no effect: equals A")

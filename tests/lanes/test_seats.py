@@ -11,6 +11,7 @@ from vst.errors import VerificationError
 from vst.lanes.fleet import Fleet, Replica, Server, over_all
 from vst.lanes.seats import each_check
 from vst.lanes.sending import one_address
+from vst.server.client import Unreachable
 from vst.server.facts import Instance, ServerFacts
 from vst.server.lifecycle import Lifecycle
 from vst.server.seats import seat_name, seat_titles, server_titles
@@ -20,7 +21,10 @@ from vst.verdict import Check, Outcome
 
 
 class Silent:
-    """A control plane that nobody calls."""
+    """A control plane that never answers."""
+
+    def post(self, path: str, **how: Any) -> None:
+        raise Unreachable(f"POST {path}: no answer")
 
 
 def replica(title: str) -> Replica:

@@ -36,6 +36,7 @@ CAUGHT = verdict(10, ("transition.to_b", "fail", "cycle 1: no effect: equals A")
         (FAULTY, ran(verdict(10, ("cache.cold", "fail", "warm"))), "wrong check"),
         (FAULTY, ran(verdict(10, ("transition.to_b", "fail", "looks like neither"))), "wrong check"),
         (FAULTY, ran(verdict(10, ("transition.to_b", "pass", "no effect"))), "wrong check"),
+        (FAULTY, ran(verdict(12, ("transition.to_b", "inconclusive", "no effect was reached"))), "wrong check"),
         (FAULTY, ran(CAUGHT, after=("/resume",)), "unsafe"),
         (FAULTY, ran(None, code=-9), "no verdict"),
         (FAULTY, ran(CAUGHT, code=1), "no verdict"),

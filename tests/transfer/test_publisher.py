@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import select
 import subprocess
 import sys
 import time
@@ -117,6 +118,15 @@ def test_each_phase_has_a_deadline_that_ends_the_process_and_is_named(child: Chi
     assert f"phase {phase}" in str(error) and "deadline" in str(error)
     assert error.changed is (phase != "boot")
     assert time.monotonic() - begun < 5
+
+
+def test_a_publisher_that_was_ready_in_time_is_ready_however_late_it_is_asked(child: Child) -> None:
+    """It boots beside the start of a server, which may take many minutes."""
+    publisher = child(READY + "time.sleep(60)", replace(QUICK, boot_s=0.05))
+    assert publisher._process is not None
+    select.select([publisher._process.stdout], [], [], 60)
+    assert publisher.wait_ready()["vllm"] == "0.32.0"
+    publisher.stop()
 
 
 def test_progress_does_not_move_the_deadline(child: Child) -> None:

@@ -87,7 +87,8 @@ def _cache_and_label(rng: random.Random) -> Iterator[Row]:
     yield Row("cache_kept", "L3", fault("cache_kept"), ("cache.cold",), says, overrides=L3, quick=True)
     refuses = fault("cache_refuses", first=rng.choice((1, 2)))
     yield Row("cache_reset_refuses", "L2", refuses, ("transfer.completed",), "success", quick=True)
-    yield Row("cache_unseen", "L3", fault("cache_unseen"), ("cache.cold",), "does not report", overrides=L3)
+    yield Row("cache_unseen", "L3", fault("cache_unseen"), ("cache.cold",), "does not report",
+              outcomes=("inconclusive",), overrides=L3)  # fmt: skip
     kept = fault("label_kept", first=rng.choice((1, FIRST_TO_B)))
     yield Row("content_without_label", "L3", kept, warning="transition.label", overrides=L3, quick=True)
     label = f"run-{rng.randrange(1000)}"

@@ -205,7 +205,7 @@ class Double:
         with self._all_held():
             for replica in self.replicas:
                 replica.cache_clear()
-                replica.kv.drop(keep=False)
+                replica.release_cache()
         self.gauge = (1, 0)
         return {"status": "kv_cache_released"}
 

@@ -74,10 +74,11 @@ def _outcome(row: Row, ran: Ran) -> tuple[str, str]:
         return "missed", f"PASS, expected FAIL_CLOSED by {', '.join(row.checks)}"
     failing = _failing(ran.verdict)
     ids = [check["id"] for check in failing]
-    missing = [check for check in row.checks if check not in ids]
+    told = [check for check in failing if check["id"] in row.checks and check["outcome"] in row.outcomes]
+    missing = sorted(set(row.checks) - {check["id"] for check in told})
     if missing:
-        return "wrong check", f"{', '.join(missing)} held; these did not: {', '.join(ids) or 'none'}"
-    reasons = [check["reason"] for check in failing if check["id"] in row.checks]
+        return "wrong check", f"{', '.join(missing)} noticed nothing; these did not hold: {', '.join(ids) or 'none'}"
+    reasons = [check["reason"] for check in told]
     if not any(row.says in reason for reason in reasons):
         return "wrong check", f"no reason says {row.says!r}: {reasons}"
     if ran.after_taint:

@@ -58,13 +58,13 @@ class Replica:
         self.late: dict[str, Tensor] | None = None
         self._leaked: list[bytearray] = []
         self._woken: list[str] = []
+        self._asleep: set[str] = set()
         self._derive()
 
     @property
     def asleep(self) -> tuple[str, ...]:
-        """The tags whose memory is not there."""
-        weights = all(rank.arena.resident for rank in self.ranks)
-        return tuple(tag for tag, there in zip(TAGS, (weights, self.kv.resident), strict=True) if not there)
+        """The tags that sleep, whether or not their memory was really given back."""
+        return tuple(tag for tag in TAGS if tag in self._asleep)
 
     @property
     def bytes_held(self) -> int:
@@ -156,7 +156,7 @@ class Replica:
         """Give memory back: level 1 keeps the weights in a file, level 2 keeps nothing."""
         kept = {tag for f in self._faults if f.kind == "sleep_frees_nothing" and level in (f.levels or (1, 2))
                 for tag in f.tags or TAGS}  # fmt: skip
-        self.level, self._woken = level, []
+        self.level, self._woken, self._asleep = level, [], set(TAGS)
         self.cache_clear()
         if "kv_cache" not in kept:
             self.kv.drop(keep=False)
@@ -165,12 +165,18 @@ class Replica:
                 rank.arena.drop(keep=level == 1)
             self.runtime = {FREQUENCIES: self.runtime[FREQUENCIES]}
 
+    def release_cache(self) -> None:
+        """Give the cache's memory back and keep the weights."""
+        self._asleep = {"kv_cache"}
+        self.kv.drop(keep=False)
+
     def wake(self, tags: Sequence[str]) -> None:
         """Map the memory of ``tags`` again; after level 2 the weights are noise until they are pushed."""
         for tag in tags:
+            self._asleep.discard(tag)
             if tag == "kv_cache" and not self.kv.resident:
                 self.kv.make()
-            if tag == "weights" and "weights" in self.asleep:
+            if tag == "weights" and not all(rank.arena.resident for rank in self.ranks):
                 self._wake_weights()
             self._woken.append(tag)
         for fault in self._faults:

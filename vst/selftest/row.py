@@ -14,7 +14,8 @@ PROBES = 4
 
 @dataclass(frozen=True)
 class Row:
-    """``checks`` are those that must not hold, all of them; none for a healthy server, which must PASS.
+    """``checks`` are those that must not hold, all of them, and end in one of ``outcomes``: a check that was only not
+    reached has noticed nothing. None for a healthy server, which must PASS.
 
     ``says`` is text that the reason of one of them must contain, ``warning`` a check of a PASS that must warn.
     """
@@ -25,6 +26,7 @@ class Row:
     checks: tuple[str, ...] = ()
     says: str = ""
     warning: str | None = None
+    outcomes: tuple[str, ...] = ("fail", "error", "refused")
     pair: str = "tiny"
     overrides: tuple[str, ...] = ()
     quick: bool = False
@@ -39,7 +41,12 @@ class Row:
             "lane": self.lane,
             "pair": self.pair,
             "faults": [to_json(fault) for fault in self.faults],
-            "expected": {"checks": list(self.checks), "says": self.says, "warning": self.warning},
+            "expected": {
+                "checks": list(self.checks),
+                "outcomes": list(self.outcomes),
+                "says": self.says,
+                "warning": self.warning,
+            },
             "overrides": list(self.overrides),
         }
 

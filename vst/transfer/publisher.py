@@ -25,6 +25,8 @@ from vst.transfer.plan import PHASES, JoinPlan, PushPlan, Sent
 MAX_REPORT_BYTES = 16 << 20
 END_S = 5.0
 STACKS_S = 0.3
+READ_S = 1.0
+"""How long a report that was made in time is waited for when it is looked for late."""
 NEEDED = {
     "ready": {"vllm", "torch"},
     "phase": {"phase"},
@@ -92,6 +94,7 @@ class Publisher:
         self.changed = False
         self.versions: dict[str, str] = {}
         self._servers = 0
+        self._until_time = time.monotonic()
 
     @property
     def pid(self) -> int | None:
@@ -121,6 +124,8 @@ class Publisher:
     def wait_ready(self) -> dict[str, str]:
         """The versions of vLLM and torch that the publisher has."""
         if not self.versions:
+            # It was started to boot beside something else, which may have taken longer: its report may lie there since.
+            self._until_time = max(self._until_time, time.monotonic() + READ_S)
             report = self._until("ready", 0)
             self.versions = {"vllm": report["vllm"], "torch": report["torch"]}
         return self.versions
