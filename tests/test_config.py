@@ -15,6 +15,8 @@ from vst import config
 from vst.confdir import conf_dir
 from vst.config import VstConf
 from vst.errors import ConfigError
+from vst.server.plan import outcomes, parse_all
+from vst.server.states import Situation
 
 USER = ("model=local", "model.path=/a", "checkpoint.path=/b")
 
@@ -85,7 +87,20 @@ def test_comparing_needs_two_records_and_no_checkpoint() -> None:
     assert load("lane=compare", "model=local", "lane.left=x", "lane.right=y").lane.right == "y"
 
 
+@pytest.mark.parametrize("chain", sorted(path.stem for path in (conf_dir() / "lifecycle").glob("*.yaml")))
+def test_every_chain_that_comes_with_it_is_legal_and_leads_a_serving_server_back_to_serving(chain: str) -> None:
+    steps = parse_all(load(f"lifecycle={chain}").lifecycle.chain)
+    assert outcomes(steps) == {Situation.SERVING} and "push" in [step.verb for step in steps]
+
+
 WRONG = {
+    "lifecycle.chain=[]": "lifecycle.chain is empty",
+    "lifecycle.chain=[finish]": "lifecycle.chain: 'finish' is no step",
+    "lifecycle.admission.keep=maybe": "expected one of held, refused, either",
+    "lifecycle.quiet_s=0": "lifecycle.quiet_s=0.0: must be positive",
+    "lane.plan=plan.json": "lane.plan is replayed by lane=lifecycle",
+    "server.capabilities.sleep=yes": "expected one of memory, flags, none",
+    "server.memory=guess": "server.memory=guess: expected metric:NAME, pid:N or device",
     "lane.name=L9": "lane.name=L9: expected one of L0",
     "lane.upto=L9": "lane.upto=L9: expected one of L0, L1, L2, L3, L4",
     "lane.final=neither": "expected one of checkpoint, model",
@@ -266,3 +281,18 @@ def test_a_draft_needs_both_its_checkpoints_and_excludes_the_models_own_layers()
 
 def test_lane_eval_looks_at_a_alone() -> None:
     assert load("lane=eval", "model=local", "model.path=/a").checkpoint.path == ""
+
+
+def test_faults_belong_to_a_scripted_server_and_must_be_known() -> None:
+    assert "set server=scripted" in refusal(*USER, 'server.faults=[\'{"kind": "late"}\']')
+    assert "needs a kind" in refusal(*USER, "server=scripted", 'server.faults=[\'{"kind": "rusty"}\']')
+    assert load(*USER, "server=scripted", 'server.faults=[\'{"kind": "late"}\']').server.scripted
+
+
+@pytest.mark.parametrize("override", ["lane.seeds=0", "lane.parallel=0", "lane.row_timeout_s=0"])
+def test_a_self_test_that_would_run_nothing_is_refused(override: str) -> None:
+    assert override.partition("=")[0] in refusal("lane=selftest", override)
+
+
+def test_the_self_test_needs_no_checkpoints() -> None:
+    assert load("lane=selftest", "model=local").lane.rows == "all"

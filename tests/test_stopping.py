@@ -16,7 +16,7 @@ from vst.stopping import Interrupted, Stopping
 
 @pytest.fixture
 def stopping() -> Iterator[Stopping]:
-    made = Stopping()
+    made = Stopping(duplicate_s=0.0)
     made.catch()
     yield made
     made.restore()
@@ -58,7 +58,7 @@ def test_a_second_signal_cuts_short_what_is_waited_for_and_nothing_else(stopping
 
 
 def test_a_second_signal_on_the_way_out_does_not_wait_for_what_cleans_up() -> None:
-    made, done = Stopping(), []
+    made, done = Stopping(duplicate_s=0.0), []
 
     def lane() -> None:
         try:
@@ -125,3 +125,20 @@ def test_everything_below_is_killed_at_once_although_it_ignores_being_asked() ->
         parent.kill()
     assert len(pids) == 2 and alive == [] and took < 3
     assert guarded([]), "the tree above has a guard in it"
+
+
+def test_the_same_signal_passed_on_by_a_launcher_is_not_a_second_one() -> None:
+    made, done = Stopping(), []
+    try:
+        with pytest.raises(Interrupted):
+            made.catch()
+            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        made.ending()
+        made.orderly(lambda: done.append("work"), lambda: done.append("hurried"))
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGTERM)
+        made.orderly(lambda: done.append("work"), lambda: done.append("hurried"))
+    finally:
+        made.restore()
+    assert done == ["work", "hurried"]

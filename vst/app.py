@@ -144,7 +144,7 @@ def _taint(session: Session, reason: str, stopping: Stopping) -> None:
 
     def give_up() -> None:
         for replica in fleet.replicas:
-            replica.lifecycle.left = "not known to be paused: a second signal ended the run at once"
+            replica.lifecycle.left = "not known to be paused: a signal asked for the end at once"
 
     stopping.ending()
     stopping.orderly(lambda: fleet.taint(reason), give_up)
@@ -162,7 +162,7 @@ def _close(session: Session, server: dict[str, Any], stopping: Stopping) -> None
         end_at_once()
         for one in (server, *server.get("servers", ())):
             if one["left"] == "stopped":
-                one["left"] = "killed: a second signal ended the run at once"
+                one["left"] = "killed: a signal asked for the end at once"
 
     stopping.orderly(work, kill)
 

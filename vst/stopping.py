@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
@@ -24,6 +25,10 @@ SIGNALS = {
 }
 
 
+DUPLICATE_S = 0.25
+"""A scheduler signals a step and its launcher passes it on: what comes so soon after the first is the same signal."""
+
+
 class Interrupted(BaseException):
     """A signal asked the run to end; ``code`` is the exit code that says so."""
 
@@ -37,10 +42,15 @@ class _AtOnce(BaseException):
 
 
 class Stopping:
-    """The handlers of one run; ``hurried`` is whether a second signal came."""
+    """The handlers of one run; ``hurried`` is whether a signal came after the end had begun.
 
-    def __init__(self) -> None:
+    One within ``duplicate_s`` of the first is the same signal, passed on.
+    """
+
+    def __init__(self, duplicate_s: float = DUPLICATE_S) -> None:
         self.hurried = False
+        self._duplicate_s = duplicate_s
+        self._signalled: float | None = None
         self._inside = False
         self._on_the_way = False
         self._top: FrameType | None = None
@@ -89,10 +99,13 @@ class Stopping:
 
     def _first(self, number: int, frame: FrameType | None) -> NoReturn:
         self.ending()
+        self._signalled = time.monotonic()
         self._on_the_way = True
         raise _interruption(number)
 
     def _again(self, number: int, frame: FrameType | None) -> None:
+        if self._signalled is not None and time.monotonic() - self._signalled < self._duplicate_s:
+            return
         self.hurried = True
         if self._inside:
             self._inside = False

@@ -59,54 +59,59 @@ class Cut:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        head = client.recv(CHUNK)
-        method, _, rest = head.partition(b" ")
-        path = rest.split(b" ")[0].split(b"?")[0].decode()
-        self.seen.append(f"{method.decode()} {path}")
-        harm = self.choose(method.decode(), path)
-        if harm is not None and not harm.reaches:
-            self._refuse(client, harm)
+        with suppress(OSError), client:
+            request = _request(client)
+            method, _, rest = request.partition(b" ")
+            path = rest.split(b" ")[0].split(b"?")[0].decode()
+            self.seen.append(f"{method.decode()} {path}")
+            harm = self.choose(method.decode(), path)
+            if harm is not None and not harm.reaches:
+                _withhold(client, harm)
+                return
+            with socket.create_connection((self.host, self.port)) as server:
+                server.sendall(request)
+                _answer(client, server, harm)
+
+
+def _request(client: socket.socket) -> bytes:
+    """One request, whole: nothing else reads from the connection, so that closing it closes it."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        data += _some(client)
+    head, _, body = data.partition(b"\r\n\r\n")
+    found = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
+    wanted = int(found[0].partition(b":")[2]) if found else 0
+    while len(body) < wanted:
+        body += _some(client)
+    return head + b"\r\n\r\n" + body
+
+
+def _some(client: socket.socket) -> bytes:
+    data = client.recv(CHUNK)
+    if not data:
+        raise OSError("the caller is gone")
+    return data
+
+
+def _answer(client: socket.socket, server: socket.socket, harm: Harm | None) -> None:
+    left = harm.keep if harm is not None and harm.kind == "truncate" else None
+    while data := server.recv(CHUNK):
+        if harm is not None and harm.kind in ("drop", "reset"):
+            continue
+        if harm is not None and harm.kind == "delay":
+            time.sleep(harm.seconds)
+        client.sendall(data if left is None else data[:left])
+        left = None if left is None else max(0, left - len(data))
+        if left == 0:
             return
-        with suppress(OSError), socket.create_connection((self.host, self.port)) as server:
-            threading.Thread(target=_pump, args=(client, server, head), daemon=True).start()
-            self._answer(client, server, harm)
-
-    def _refuse(self, client: socket.socket, harm: Harm) -> None:
-        if harm.kind == "reset":
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
-        else:
-            _until_gone(client)
-        client.close()
-
-    def _answer(self, client: socket.socket, server: socket.socket, harm: Harm | None) -> None:
-        left = harm.keep if harm is not None and harm.kind == "truncate" else None
-        while data := server.recv(CHUNK):
-            if harm is not None and harm.kind == "drop":
-                continue
-            if harm is not None and harm.kind == "reset":
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
-                break
-            if harm is not None and harm.kind == "delay":
-                time.sleep(harm.seconds)
-            client.sendall(data if left is None else data[:left])
-            left = None if left is None else max(0, left - len(data))
-            if left == 0:
-                break
-        if harm is not None and harm.kind == "drop":
-            _until_gone(client)
-        client.close()
+    if harm is not None:
+        _withhold(client, harm)
 
 
-def _pump(client: socket.socket, server: socket.socket, head: bytes) -> None:
-    """The rest of the request on its way to the server."""
-    with suppress(OSError):
-        server.sendall(head)
-        while data := client.recv(CHUNK):
-            server.sendall(data)
-
-
-def _until_gone(client: socket.socket) -> None:
-    """Say nothing until the caller gives up."""
-    with suppress(OSError):
+def _withhold(client: socket.socket, harm: Harm) -> None:
+    """No answer: a reset, or silence until the caller gives up."""
+    if harm.kind == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    elif harm.kind == "drop":
         while client.recv(CHUNK):
             pass

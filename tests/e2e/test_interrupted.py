@@ -130,7 +130,7 @@ def test_a_second_ctrl_c_ends_at_once_with_a_verdict_and_no_process_left(vst: Vs
     members = psutil.Process(process.pid).children(recursive=True)
     begun = time.monotonic()
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
+    time.sleep(0.4)
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=60)
     run = Run(process.returncode, text, out, time.monotonic() - begun)

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from selftest.doubles import double
 
 from e2e.conftest import Run, Vst
 from vst.selftest.running import read_verdict
+from vst.selftest.table import select, table
 
 
 @pytest.fixture(scope="module")
-def quick(vst: Vst) -> Run:
-    return vst("lane=selftest", "lane.rows=quick")
+def table_run(vst: Vst, request: pytest.FixtureRequest) -> Run:
+    """Some rows of one seed; all rows of as many seeds as ``--selftest-seeds`` says, which takes minutes for each."""
+    seeds = int(request.config.getoption("--selftest-seeds"))
+    wanted = ["lane.rows=all", f"lane.seeds={seeds}"] if seeds else ["lane.rows=quick"]
+    return vst("lane=selftest", *wanted, timeout=7200)
 
 
-def rows(run: Run) -> list[dict[str, object]]:
+def rows(run: Run) -> list[dict[str, Any]]:
     return list(json.loads((run.dir / "selftest.json").read_text())["rows"])
 
 
-def test_every_fault_of_the_quick_rows_is_caught_and_nothing_else_is(quick: Run) -> None:
-    assert quick.code == 0, quick.out
-    assert quick.check("selftest.faults")["observed"] == "14 of 14 faults caught"
-    assert quick.check("selftest.healthy")["observed"] == "2 of 2 healthy servers passed"
-    outcomes = {row["result"]["outcome"] for row in rows(quick)}  # type: ignore[index]
-    assert outcomes == {"caught", "passed"}
+def test_every_fault_is_caught_and_no_alarm_is_false(table_run: Run, request: pytest.FixtureRequest) -> None:
+    assert table_run.code == 0, table_run.out
+    seeds = int(request.config.getoption("--selftest-seeds"))
+    wanted = "all" if seeds else "quick"
+    asked = {(row.name, seed) for seed in range(1, (seeds or 1) + 1) for row in select(table(seed), wanted)}
+    assert {(row["name"], row["seed"]) for row in rows(table_run)} == asked
+    assert {row["result"]["outcome"] for row in rows(table_run)} == {"caught", "passed"}
 
 
-def test_no_row_can_be_taken_for_a_run_against_a_vllm(quick: Run) -> None:
-    for row in rows(quick):
-        run = quick.dir.with_name(f"{quick.dir.name}.rows") / str(row["result"]["directory"])  # type: ignore[index]
+def test_the_stored_table_is_judged_again_and_comes_out_the_same(table_run: Run) -> None:
+    command = [sys.executable, "-m", "vst.provenance", "verify", str(table_run.dir), "--rerun-checks"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+    assert f"{len(table_run.verdict['lanes'][0]['checks'])} checks judged again" in done.stdout
+
+
+def test_no_row_can_be_taken_for_a_run_against_a_vllm(table_run: Run) -> None:
+    for row in rows(table_run):
+        run = table_run.dir.with_name(f"{table_run.dir.name}.rows") / row["result"]["directory"]
         verdict = read_verdict(run)
         assert verdict is not None
         checks = {check["id"]: check for lane in verdict["lanes"] for check in lane["checks"]}
@@ -51,16 +66,8 @@ def test_a_scripted_server_is_refused_where_a_vllm_was_asked_for(vst: Vst, pair:
 
 
 def test_a_row_without_a_verdict_is_not_a_fault_that_was_caught(vst: Vst) -> None:
-    run = vst("lane=selftest", "lane.rows=stale_tensor", "lane.row_timeout_s=0.5")
+    run = vst("lane=selftest", "lane.rows=stale_tensor", "lane.row_timeout_s=0.5", "lane.warm=false")
     assert run.code == 10, run.out
     assert run.check("selftest.complete")["outcome"] == "error"
     assert "no verdict" in run.check("selftest.faults")["reason"]
     assert run.check("fault.stale_tensor")["outcome"] == "error"
-
-
-def test_the_whole_table_is_caught(vst: Vst, request: pytest.FixtureRequest) -> None:
-    """Minutes for each seed: run by hand with ``--selftest-seeds=3``."""
-    seeds = int(request.config.getoption("--selftest-seeds"))
-    wanted = ["lane.rows=all", f"lane.seeds={seeds}"] if seeds else ["lane.rows='healthy_two_*,rank_not_updated'"]
-    run = vst("lane=selftest", *wanted, timeout=3600)
-    assert run.code == 0, run.out

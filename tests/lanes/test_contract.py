@@ -155,3 +155,20 @@ def test_what_was_not_reached_is_refused_and_names_what_did_not_hold() -> None:
 def test_what_was_not_reached_because_something_broke_is_an_error() -> None:
     rest = not_evaluated([Check("server.reachable", Outcome.ERROR, reason="refused")])
     assert len(rest) == len(IDS) - 1 and {check.outcome for check in rest} == {Outcome.ERROR}
+
+
+@pytest.mark.parametrize(
+    ("version", "scripted", "outcome"),
+    [
+        ("0.32.0+vst.scripted", True, Outcome.PASS),
+        ("0.32.0+vst.scripted", False, Outcome.REFUSED),
+        ("0.31.0+vst.scripted", True, Outcome.REFUSED),
+        ("0.32.0", True, Outcome.REFUSED),
+    ],
+)
+def test_a_scripted_double_is_a_server_only_where_it_was_asked_for(
+    version: str, scripted: bool, outcome: Outcome
+) -> None:
+    check = checks(replace(FACTS, version=version), replace(EXPECTED, scripted=scripted))["server.dialect"]
+    assert check.outcome is outcome
+    assert bool(check.warnings) is version.endswith("scripted")

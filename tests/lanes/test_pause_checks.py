@@ -127,6 +127,13 @@ def test_a_request_that_knocked_is_named_for_what_became_of_it(policy: str) -> N
     assert knock(paused(KNOCKS[policy]), states(), SETTLE)["policy"] == policy
 
 
+@pytest.mark.parametrize("fault", [{}, {"error": "cut", "closed": False}])
+def test_a_request_whose_answer_has_begun_before_the_server_serves_was_answered(fault: dict[str, Any]) -> None:
+    begun = seen(A, 1.5, 4.9, arrivals=(3.9, 3.95, 4.4, 4.5, 4.6, 4.9), **fault)
+    found = knock(paused(begun), states(), SETTLE)
+    assert found["policy"] == "answered" and found["text"] == "2 of 6 tokens came then"
+
+
 def test_a_request_that_was_held_and_answered_wrongly_is_lost() -> None:
     assert knock(paused(seen(B, 1.5, 4.9, arrivals=(4.2,) * 6)), states(), SETTLE)["policy"] == "lost"
 

@@ -24,6 +24,7 @@ from vst.confdir import conf_dir
 from vst.evals.store import Evaluation
 from vst.lanes import quality
 from vst.lanes.evaluation import make_plan, server_identity, take_evaluation
+from vst.lanes.fleet import Fleet, Replica
 from vst.lanes.session import Server, Session
 from vst.lanes.transaction import Push, TransactionFailed
 from vst.provenance.rundir import RunDir
@@ -81,7 +82,7 @@ class Scripted:
         digest = hashlib.sha256(f"{self.state} {prompt}".encode()).hexdigest()
         return self.odd(prompt, f" {digest[:6]}\n#### {int(digest[:2], 16)}")
 
-    def push(self, session: Session, push: Push, around: bool = True) -> list[Sent]:
+    def push(self, session: Session, push: Push, how: object = None) -> list[Sent]:
         self.state = "A" if push.role == "model" else "B"
         self.lifecycle.holds = push.role
         return [SENT]
@@ -116,14 +117,14 @@ def scripted(
 ) -> Iterator[Scripted]:
     session = Session(conf, RunDir(tmp_path / "run", Request(("test",), (), "sha256:" + "0" * 64)), Silent())
     session.manifests.update(manifests)
-    session.facts = ServerFacts("0.32.0", (), (), 1, False, False, "v", Instance("1", "x"))
+    facts = ServerFacts("0.32.0", (), (), 1, False, False, "v", Instance("1", "x"))
     session.floor = 0.0
     with Completions() as server:
         control = ControlPlane(server.url)
         monkeypatch.setattr(control, "get", lambda path, *rest, **more: "no counters here")
-        session.server = Server(control, "tiny")
-        lifecycle = Lifecycle()
-        monkeypatch.setattr(session, "lifecycle", lifecycle)
+        session.servers = session.seats = (Server(control, "tiny"),)
+        lifecycle: Any = Lifecycle()
+        session.fleet = Fleet((Replica(session.servers[0], facts, lifecycle),))
         found = Scripted(server, session, lifecycle)
         server.change = found.answer
         monkeypatch.setattr(quality, "push_with_draft", found.push)
@@ -182,7 +183,7 @@ def test_one_answer_that_moves_under_identity_fails_and_is_listed(scripted: Scri
     prompt = str(make_plan(scripted.session).prompts[17].content)
     honest = scripted.push
 
-    def push(session: Session, push: Push, around: bool = True) -> list[Sent]:
+    def push(session: Session, push: Push, how: object = None) -> list[Sent]:
         if push.purpose == "quality.identity":
             scripted.odd = lambda asked, text: text + "!" if asked == prompt else text
         return honest(session, push)
@@ -228,7 +229,7 @@ def test_a_request_that_fails_fails_the_lane_and_is_told(scripted: Scripted) -> 
 def test_a_transaction_that_fails_leaves_what_follows_undecided(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(session: Session, push: Push, around: bool = True) -> list[Sent]:
+    def broken(session: Session, push: Push, how: object = None) -> list[Sent]:
         if push.role == "checkpoint":
             raise TransactionFailed("phase broadcast: 500", Outcome.FAIL, "weight-update-2.json")
         return scripted.push(session, push)

@@ -198,6 +198,14 @@ def test_a_call_is_broken_from_its_first_to_its_last_time(a: Path) -> None:
         assert [asked.post("/pause").status_code for _ in range(3)] == [200, 418, 200]
 
 
+def test_a_call_is_counted_from_when_its_fault_is_armed(a: Path) -> None:
+    with double(a, make("answer", phase="label", status=418, update=1, first=2, last=2)) as asked:
+        before = [asked.http.get("/weight_info").status_code for _ in range(3)]
+        asked.post("/start_weight_update")
+        after = [asked.http.get("/weight_info").status_code for _ in range(3)]
+    assert (before, after) == ([200, 200, 200], [200, 418, 200])
+
+
 def test_an_answer_may_be_broken_after_the_call_was_obeyed(a: Path) -> None:
     with double(a, make("answer", phase="pause", status=200, body={"error": "no"}, when="after")) as asked:
         assert asked.post("/pause").json() == {"error": "no"}

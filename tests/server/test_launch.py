@@ -124,3 +124,10 @@ def test_a_draft_is_named_in_the_command_and_only_its_kind_in_the_flags_that_ref
     assert json.loads(value(argv, "--speculative-config")) == expected
     assert "model" not in json.loads(value(flags(drafting), "--speculative-config"))
     assert "--speculative-config" not in command(SPEC, Path("/a"), "127.0.0.1", 1, "tiny")
+
+
+def test_a_scripted_server_is_our_own_module_with_the_same_flags() -> None:
+    argv = command(replace(SPEC, kind="scripted"), Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")
+    real = command(SPEC, Path("/ckpt/a"), "127.0.0.1", 8123, "tiny")
+    assert argv[argv.index("-m") + 1] == "vst.selftest"
+    assert argv[argv.index("--model") :] == real[real.index("--model") :]

@@ -15,7 +15,7 @@ from vst.verdict import Check, Outcome
 
 AT_REST = 4
 PAUSE_S = 0.1
-PATIENCE_S = 5.0
+PATIENCE_S = 2.0
 SHARE = 0.5
 """Of the checkpoint's bytes that must be freed, and of what was freed that must come back: the rest is not weights."""
 
@@ -73,9 +73,10 @@ class MemoryWatch:
             self.naps.append(Nap(level, min(rest), asleep, None, self.noise, self.source.device))
 
     def brings(self, tag: str, before: int, least: int) -> None:
-        """Wait until the wake of a tag has brought ``least`` bytes, or did not in time."""
+        """Wait for a tag to bring ``least`` bytes; what never went is not waited for."""
         if self.naps:
-            came = self.until(lambda found: found - before >= least) - before
+            freed = self.naps[-1].rest - self.naps[-1].asleep
+            came = self.until(lambda found: found - before >= least or freed < least) - before
             self.naps[-1] = replace(self.naps[-1], brought={**self.naps[-1].brought, tag: came})
 
     def serves_again(self) -> None:

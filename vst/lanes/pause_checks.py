@@ -97,8 +97,9 @@ def knock(log: LoadLog, expected: Mapping[str, Expected], settle_s: float) -> di
     one = log.answers[0]
     if one.status is not None and not 200 <= one.status < 300:
         return {"policy": "refused", "status": one.status, "text": one.error}
-    if one.error is None and one.ended < pause.moving:
-        return {"policy": "answered", "status": one.status, "text": f"{len(one.tokens)} tokens"}
+    early = sum(at < pause.moving for at in one.arrivals)
+    if early or (one.error is None and one.ended < pause.moving):
+        return {"policy": "answered", "status": one.status, "text": f"{early} of {len(one.tokens)} tokens came then"}
     found = find(one, expected, told, policy_of("held", False, settle_s))
     return {"policy": "held" if found.good else "lost", "status": one.status, "text": found.text}
 

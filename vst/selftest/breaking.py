@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vst.selftest.fault import Fault
@@ -28,36 +28,45 @@ class Cut(Exception):
     """The connection is reset without an answer."""
 
 
-class Breaking:
-    """Which call is to break now; counts the calls of each route and the buckets of all updates."""
+Numbers = Mapping[int, int]
+"""For each fault by its place in the list, the how-manieth call since it was armed this one is."""
 
-    def __init__(self, faults: Sequence[Fault], served: Callable[[], int]) -> None:
+
+class Breaking:
+    """Which call is to break now. A fault is armed when enough was answered and enough updates have begun; from then on
+    it counts the calls of its route.
+    """
+
+    def __init__(self, faults: Sequence[Fault], served: Callable[[], int], updates: Callable[[], int]) -> None:
         self._faults = [fault for fault in faults if fault.kind in ("answer", "hang", "cut", "die")]
-        self._served = served
-        self._calls: Counter[str] = Counter()
+        self._served, self._updates = served, updates
+        self._calls: Counter[int] = Counter()
         self._lock = threading.Lock()
 
-    def count(self, path: str) -> int:
-        """Count a call that has come; returns which one of its route it is, from 1."""
+    def count(self, path: str) -> Numbers:
+        """Count a call that has come, for every armed fault of its route."""
+        armed = [n for n, fault in enumerate(self._faults) if fault.path == path and self._armed(fault)]
         with self._lock:
-            self._calls[path] += 1
-            return self._calls[path]
+            self._calls.update(armed)
+            return {number: self._calls[number] for number in armed}
 
-    def at(self, path: str, number: int, when: str, replica: int | None = None) -> None:
+    def at(self, numbers: Numbers, when: str, replica: int | None = None) -> None:
         """Break the call if a fault says so; returns when none does."""
-        for fault in self._faults:
-            of_it = fault.path == path and fault.when == when and fault.phase != "broadcast"
-            if of_it and self._due(fault, number) and fault.replica in (None, replica):
+        for place, number in numbers.items():
+            fault = self._faults[place]
+            of_it = fault.when == when and fault.phase != "broadcast" and fault.replica in (None, replica)
+            if of_it and fault.due(number):
                 self._break(fault)
 
     def bucket(self, update: int, bucket: int) -> None:
         """Break the broadcast at a bucket of an update, both counted from 1."""
         for fault in self._faults:
-            if fault.phase == "broadcast" and (fault.bucket or 1) == bucket and self._due(fault, update):
+            mine = fault.phase == "broadcast" and (fault.bucket or 1) == bucket
+            if mine and fault.due(update) and self._armed(fault):
                 self._break(fault)
 
-    def _due(self, fault: Fault, number: int) -> bool:
-        return fault.due(number) and self._served() >= fault.after
+    def _armed(self, fault: Fault) -> bool:
+        return self._served() >= fault.after and self._updates() >= fault.update
 
     def _break(self, fault: Fault) -> None:
         if fault.kind == "answer":

@@ -39,7 +39,7 @@ def _stale(rng: random.Random, tensors: Sequence[str]) -> Iterator[Row]:
     yield Row("stale_rank", "L3", rank, arrives, overrides=(*L3, "server.tensor_parallel_size=2"))
     missed = fault("stale", replica=1, first=rng.choice((1, FIRST_TO_B)))
     ranks = (*L3, "server.data_parallel_size=2")
-    yield Row("rank_not_updated", "L3", missed, ("replicas.each",), "rank 1: no effect", overrides=ranks)
+    yield Row("rank_not_updated", "L3", missed, ("replicas.each",), "rank 1: no effect", overrides=ranks, quick=True)
     number = rng.randrange(1, 3)
     server = fault("stale", instance=number, match=one)
     several = (*L3, "server.replicas=2")

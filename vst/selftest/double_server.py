@@ -38,7 +38,7 @@ class Double:
         ]
         self.engines = [Engine(replica, options.faults, self._died, options.step_s) for replica in self.replicas]
         self.receiver = Receiver(self.replicas)
-        self.breaking = Breaking(options.faults, lambda: self.served)
+        self.breaking = Breaking(options.faults, lambda: self.served, lambda: self.replicas[0].updates)
         self.label = "default"
         self.gauge = (0, 0)
         self.instance_id = uuid4().hex[:5]

@@ -7,19 +7,20 @@ from collections.abc import Iterator
 
 from vst.selftest.content_rows import IDENTITIES
 from vst.selftest.lifecycle_rows import PACED
-from vst.selftest.row import Row, fault
+from vst.selftest.row import PROBES, Row, fault
 
-BEFORE_CYCLES = IDENTITIES + 3 + 2 + 3
-"""Updates that L2, one cycle of L3 with its last push, L4, and the learning of L6 make before the first cycle."""
+BEFORE_CYCLES = IDENTITIES + 3 + 2 + 3 + 3
+"""Updates that L2, one cycle of L3 with its last push, L4, L5, and the learning of L6 make before the first cycle."""
 
-ANSWERS_BEFORE = 120
-"""Completions that are surely answered before the first cycle under load begins."""
+FIRST_UNDER_LOAD = PROBES + 2
+"""The first call of a load, counted from the last update before the cycles: a record is taken before."""
 
 
 def _l6(cycles: int, *faults: str) -> tuple[str, ...]:
     asked = f"endurance.faults=[{','.join(faults)}]"
     few = ("lane.cycles=1", "lane.controls=none", "oracle.output_tokens=2", "endurance.answers=2")
-    return (*few, *PACED, f"endurance.cycles={cycles}", asked)
+    questions = ("eval.limit=8", "eval.max_tokens=4")
+    return (*few, *questions, *PACED, f"endurance.cycles={cycles}", asked)
 
 
 def healthy() -> Iterator[Row]:
@@ -33,9 +34,11 @@ def rows(rng: random.Random) -> Iterator[Row]:
     yield Row("drift_in_the_fifth_cycle_under_load", "L6", fifth, ("cycles.all",), "cycle 5", overrides=_l6(6))
     leak = fault("leak", amount=rng.randrange(20, 40))
     yield Row("memory_that_leaks", "L6", leak, ("memory.trend",), overrides=_l6(6))
-    bad = fault("answer", phase="generate", status=500, first=(at := ANSWERS_BEFORE + rng.randrange(20)), last=at)
+    at = FIRST_UNDER_LOAD + rng.randrange(4)
+    one = {"phase": "generate", "update": BEFORE_CYCLES, "first": at, "last": at}
+    bad = fault("answer", status=500, **one)
     yield Row("one_lost_answer_under_load", "L6", bad, ("load.clean",), overrides=_l6(6))
-    cut = fault("cut", phase="generate", when="after", first=at, last=at)
+    cut = fault("cut", when="after", **one)
     yield Row("one_cut_answer_under_load", "L6", cut, ("load.clean",), overrides=_l6(6))
     cuts = fault("wait_cuts", tokens=1, first=BEFORE_CYCLES)
     yield Row("wait_that_cuts_under_load", "L6", cuts, ("load.clean",), overrides=_l6(6))

@@ -35,7 +35,7 @@ PHASES = {
 """The phases at which a call can be broken, and the route of each; a route itself may be given as well."""
 
 WEIGHTS = ("match", "family", "rank", "replica", "first", "last", "after")
-CALL = ("phase", "when", "bucket", "first", "last", "after", "replica")
+CALL = ("phase", "when", "bucket", "first", "last", "after", "update", "replica")
 
 KINDS: dict[str, tuple[str, ...]] = {
     "stale": (*WEIGHTS, "of"),
@@ -83,7 +83,7 @@ class Fault:
     ``match`` is a regular expression searched in the checkpoint's tensor names and ``family`` a tensor family; without
     either all tensors are meant. ``rank`` and ``replica`` count from 0 inside one server; ``instance`` is the number of
     the server, from 1, where a run starts several. ``after`` is the number of answered completions before
-    which nothing happens.
+    which nothing happens, ``update`` that of updates begun; the calls of a route are counted from then on.
     """
 
     kind: str
@@ -97,6 +97,7 @@ class Fault:
     first: int = 1
     last: int | None = None
     after: int = 0
+    update: int = 0
     amount: float = 0.05
     seed: int = 0
     dtype: str = "float8_e4m3fn"

@@ -8,6 +8,9 @@ from typing import Any
 
 from vst.selftest.fault import Fault, make, to_json
 
+PROBES = 4
+"""How many probes the runs of all rows ask."""
+
 
 @dataclass(frozen=True)
 class Row:

@@ -15,9 +15,8 @@ from typing import Any
 from vst.provenance.atomic import file_sha256
 from vst.provenance.rundir import VERDICT
 from vst.selftest.judging import Ran, sent_after_taint
-from vst.selftest.row import Row, quoted
+from vst.selftest.row import PROBES, Row, quoted
 
-PROBES = 4
 ORACLE_SEED = 20260101
 
 

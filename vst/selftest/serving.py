@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import uuid4
 
 from vst.selftest import answers
-from vst.selftest.breaking import Answered, Cut
+from vst.selftest.breaking import Answered, Cut, Numbers
 from vst.selftest.double_server import Double
 from vst.selftest.engine import Engine
 from vst.selftest.generation import BadRequest, End, EngineDead, Generation, Scored, read
@@ -83,26 +83,26 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer(self, call: Call) -> None:
         double = self.server.double
-        number = double.breaking.count(call.path)
+        numbers = double.breaking.count(call.path)
         if (call.method, call.path) == COMPLETIONS:
-            self._complete(call, number)
+            self._complete(call, numbers)
             return
         double.between_requests()
-        double.breaking.at(call.path, number, "before")
+        double.breaking.at(numbers, "before")
         route = ROUTES.get((call.method, call.path))
         if route is None:
             raise _no_route(call.path)
         if double.dead is not None:
             raise Answered(BROKEN if call.path != "/health" else 503, {"error": f"EngineDeadError: {double.dead}"})
         body = route(double, call)
-        double.breaking.at(call.path, number, "after")
+        double.breaking.at(numbers, "after")
         self._send(200, body)
 
-    def _complete(self, call: Call, number: int) -> None:
+    def _complete(self, call: Call, numbers: Numbers) -> None:
         double = self.server.double
         engine = double.pick(self.headers.get("X-data-parallel-rank"))
         double.between_requests()
-        double.breaking.at(call.path, number, "before", engine.replica.number)
+        double.breaking.at(numbers, "before", engine.replica.number)
         options, config = double.options, double.checkpoint.config
         limit, vocab = options.max_model_len, double.checkpoint.shape.vocab
         asked = read(call.body, limit, vocab, config.get("eos_token_id"), options.text)
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
         generation = Generation(self.headers.get("X-Request-Id") or f"cmpl-{uuid4().hex[:16]}", asked)
         try:
             engine.submit(generation)
-            (self._stream if asked.stream else self._whole)(engine, generation, number)
+            (self._stream if asked.stream else self._whole)(engine, generation, numbers)
         except EngineDead as error:
             raise Answered(BROKEN, {"error": {"message": str(error), "code": BROKEN}}) from error
         except (Gone, OSError):
@@ -135,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         ready, _, _ = select.select([self.connection], [], [], 0)
         return bool(ready) and not self.connection.recv(1, socket.MSG_PEEK)
 
-    def _whole(self, engine: Engine, generation: Generation, number: int) -> None:
+    def _whole(self, engine: Engine, generation: Generation, numbers: Numbers) -> None:
         double, scored = self.server.double, []
         for item in self._items(generation):
             if isinstance(item, Scored):
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
                 continue
             if item.error is not None:
                 raise EngineDead(item.error)
-            double.breaking.at(COMPLETIONS[1], number, "after", engine.replica.number)
+            double.breaking.at(numbers, "after", engine.replica.number)
             options = double.options
             self._send(200, answers.whole(generation, options.name, scored, item.reason, self._shows_cached()))
 
@@ -151,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         options = self.server.double.options
         return options.cached_tokens and not any(fault.kind == "cache_unseen" for fault in options.faults)
 
-    def _stream(self, engine: Engine, generation: Generation, number: int) -> None:
+    def _stream(self, engine: Engine, generation: Generation, numbers: Numbers) -> None:
         """Server-sent events, one for each token; a fault after the call strikes after the first of them."""
         double, count = self.server.double, 0
         name = double.options.name
@@ -160,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
             if isinstance(item, Scored):
                 count += 1
                 self._event(json.dumps(answers.chunk(generation, name, [item], None)))
-                double.breaking.at(COMPLETIONS[1], number, "after", engine.replica.number)
+                double.breaking.at(numbers, "after", engine.replica.number)
             elif item.error is not None:
                 self._event(json.dumps({"error": {"message": item.error, "code": BROKEN}}))
             else:

@@ -23,7 +23,7 @@ def healthy() -> Iterator[Row]:
     yield Row("healthy_experts", "L3", pair="experts", overrides=ONE_CYCLE)
     yield Row("healthy_scales", "L3", pair="scaled", overrides=ONE_CYCLE)
     yield Row("healthy_two_ranks", "L3", overrides=(*PLAIN, "server.tensor_parallel_size=2"))
-    yield Row("healthy_two_replicas", "L3", overrides=(*PLAIN, "server.data_parallel_size=2"))
+    yield Row("healthy_two_replicas", "L3", overrides=(*PLAIN, "server.data_parallel_size=2"), quick=True)
     yield Row("healthy_two_servers", "L3", overrides=(*PLAIN, "server.replicas=2"))
     yield Row("healthy_without_prefix_caching", "L3", overrides=(*PLAIN, "server.args=[--no-enable-prefix-caching]"))
     yield Row("healthy_many_buckets", "L3", overrides=(*PLAIN, "transfer.bucket_bytes=4096"))

@@ -94,6 +94,7 @@ class Publisher:
         self.changed = False
         self.versions: dict[str, str] = {}
         self._servers = 0
+        self._until_time = 0.0
 
     @property
     def pid(self) -> int | None:
