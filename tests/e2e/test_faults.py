@@ -199,7 +199,9 @@ def test_worker_that_is_killed_in_a_push_ends_the_run_and_a_restart_is_said_to_b
     assert run.verdict["server"]["state"] in ("tainted", "dead")
     assert not {"/finish_weight_update", "/resume"} & set(run.posts())
     assert run.seconds < 60
-    assert "cleared by a restart only" in run.verdict["server"]["left"]
+    left = run.verdict["server"]["left"]
+    # What still answers is asked to pause and cannot; soon after it is gone altogether.
+    assert "cleared by a restart only" in left or ("no answer" in left and "restart" in left)
 
 
 def test_what_a_full_push_cannot_clear_is_said_to_need_a_restart(
