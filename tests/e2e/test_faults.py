@@ -146,8 +146,10 @@ def test_disk_that_fills_up_in_the_middle_of_a_push_leaves_the_server_paused_and
     disk, kept = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     process: list[subprocess.Popen[str]] = []
+    posted: list[str] = []
 
     def fill(call: Call) -> None:
+        posted.extend([call.path] if call.method == "POST" else [])
         if (call.method, call.path) == ("POST", "/update_weights"):
             # The file system is in the namespace of the run.
             fill_up(Path(f"/proc/{process[0].pid}/root{disk}/filler"))
@@ -168,8 +170,8 @@ def test_disk_that_fills_up_in_the_middle_of_a_push_leaves_the_server_paused_and
     assert process[0].returncode == 20, text
     assert "No space left on device" in text and "free space" in text
     assert "Traceback" not in text
-    assert "/update_weights" in proxy.seen
-    assert not {"/finish_weight_update", "/resume"} & set(proxy.seen)
+    assert posted.index("/update_weights") < len(posted) - 1 and posted[-1] == "/pause"
+    assert not {"/finish_weight_update", "/resume"} & set(posted)
     assert paused(live)
     report = verify(kept)
     assert report.findings == [] and report.incomplete is not None, report.lines()
@@ -199,7 +201,9 @@ def test_worker_that_is_killed_in_a_push_ends_the_run_and_a_restart_is_said_to_b
     assert run.verdict["server"]["state"] in ("tainted", "dead")
     assert not {"/finish_weight_update", "/resume"} & set(run.posts())
     assert run.seconds < 60
-    assert "restart" in text
+    left = run.verdict["server"]["left"]
+    # What still answers is asked to pause and cannot; soon after it is gone altogether.
+    assert "cleared by a restart only" in left or ("no answer" in left and "restart" in left)
 
 
 def test_what_a_full_push_cannot_clear_is_said_to_need_a_restart(
@@ -214,8 +218,8 @@ def test_what_a_full_push_cannot_clear_is_said_to_need_a_restart(
         recovery.push(live)
     recovery.stop()
     assert paused(live)
-    reset = Harm("reset", reaches=False)
-    with Cut("127.0.0.1", live.port, lambda method, at: reset if at == "/update_weights" else None) as proxy:
+    reset, update = Harm("reset", reaches=False), ("POST", "/update_weights")
+    with Cut("127.0.0.1", live.port, lambda *call: reset if call == update else None) as proxy:
         open_one = vst("lane=publish", *live.attach(*pair, proxy.url))
     assert open_one.code == 20, open_one.out
     assert open_one.verdict["server"]["state"] == "tainted"

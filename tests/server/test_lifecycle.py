@@ -165,3 +165,13 @@ def test_a_disk_that_is_full_does_not_keep_a_tainted_server_from_being_paused(se
     assert server.paths() == ["/pause"]
     assert one.state == "tainted"
     assert one.left == "paused" if fails == "server_state" else "No space left" in one.left
+
+
+@pytest.mark.parametrize(("status", "restart"), [(500, True), (503, True), (404, False)])
+def test_a_server_that_answers_a_pause_with_a_failure_of_its_own_needs_a_restart(
+    server: HttpServer, status: int, restart: bool
+) -> None:
+    server.routes["POST /pause"] = Reply(status, {"error": "EngineCore encountered an issue"})
+    one = lifecycle(server)
+    one.taint("a worker was killed")
+    assert one.remedy.startswith("a restart only") == restart

@@ -188,6 +188,8 @@ class Lifecycle:
             self._expect_paused(True)
         except VstError as error:
             self.left = f"not known to be paused: {error}"
+            if isinstance(error, HttpFailure) and error.status >= 500:
+                self.restart = self.restart or "it answers and cannot even be paused: its engine is gone or broken"
             self._tell("pause_failed", error=str(error))
         else:
             self.left = "paused"
