@@ -91,7 +91,7 @@ def looks(one: Command, world: dict[str, str]) -> None:
 
 
 def described(one: Command, world: dict[str, str]) -> None:
-    """A program that waits for a server's files, or serves for ever: that its help knows the command and its options."""
+    """A program that waits for a server's files, or serves for ever: its help knows the command and its options."""
     command = [word for word in one.words[3:4] if not word.startswith("-")]
     done = vst(Path(world["root"]), one.module, *command, "--help")
     assert done.returncode == 0, f"README line {one.line}: {one.text}\n{done.stderr}"
