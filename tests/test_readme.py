@@ -91,8 +91,9 @@ def looks(one: Command, world: dict[str, str]) -> None:
 
 
 def described(one: Command, world: dict[str, str]) -> None:
-    """A program whose files only a server could make: that its help knows the command and its options."""
-    done = vst(Path(world["root"]), one.module, one.words[3], "--help")
+    """A program that waits for a server's files, or serves for ever: its help knows the command and its options."""
+    command = [word for word in one.words[3:4] if not word.startswith("-")]
+    done = vst(Path(world["root"]), one.module, *command, "--help")
     assert done.returncode == 0, f"README line {one.line}: {one.text}\n{done.stderr}"
     assert all(word.split("=")[0] in done.stdout for word in one.words if word.startswith("--"))
 
@@ -126,7 +127,7 @@ def kind_of(one: Command) -> Callable[[Command, dict[str, str]], None] | None:
     if one.module == "vst":
         return runs
     if one.module.startswith("vst."):
-        return described if one.module == "vst.evals" else looks
+        return described if one.module in ("vst.evals", "vst.selftest") else looks
     starts: dict[str, Callable[[Command, dict[str, str]], None]] = {
         "./launchers/run": launches, "./launchers/check": launches, "VLLM_SERVER_DEV_MODE=1": serves, "eval": completes,
     }  # fmt: skip
