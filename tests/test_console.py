@@ -186,8 +186,8 @@ def on_a_terminal(script: str) -> str:
 
 def test_on_a_terminal_the_last_line_tells_state_bytes_and_rate_and_is_gone_at_the_end() -> None:
     shown = on_a_terminal(TERMINAL)
-    assert "server updating" in shown and re.search(r"sent \d0.0 of 90.0 MB, \d\d.\d MB/s, \d s left", shown)
-    assert "L2 ✓" in shown and "control 1 of 7, 0 s" in shown
+    assert "server updating" in shown and re.search(r"sent \d0.0 of 90.0 MB, [\d.]+ MB/s, \d+ s left", shown)
+    assert "L2 ✓" in shown and re.search(r"control 1 of 7, \d s", shown)
     assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1, "the cursor comes back"
     stays = [line for line in shown.replace("\r", "\n").split("\n") if "cycle 1 of 2: to B" in line and "·" not in line]
     assert len(stays) == 1, "a step is a line that stays, once"
