@@ -34,8 +34,9 @@ def _place(item: pytest.Item) -> tuple[int, bool]:
     return first, "live" in getattr(item, "fixturenames", ())
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # First, because pytest-xdist reads the groups in its own hook.
     for item in items:
         item.add_marker(pytest.mark.xdist_group(group(item)))
     items.sort(key=_place)
