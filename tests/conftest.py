@@ -1,4 +1,4 @@
-"""How the suite is divided: what may run beside what, and what is said of tests that could not run."""
+"""The order of the suite, its campaigns, and what is said of tests that could not run."""
 
 from __future__ import annotations
 
@@ -20,25 +20,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
 
 
-def group(item: pytest.Item) -> str:
-    """The tests that stay together on one worker: those of a file, and all that share the SLURM."""
-    part = Path(str(item.path)).relative_to(ROOT)
-    return "cluster" if part.parts[0] == "cluster" else str(part)
-
-
 def _place(item: pytest.Item) -> tuple[int, bool]:
-    """Groups of real servers first: one of them that came last would keep all others waiting for it."""
-    name = group(item)
+    """Files of real servers first: one of them that came last would keep all others waiting for it."""
+    name = str(Path(str(item.path)).relative_to(ROOT))
     first = next((n for n, one in enumerate(SLOWEST_FIRST) if name.startswith(one)), len(SLOWEST_FIRST))
     # A worker of an idle server keeps polling, so tests that don't need the shared one go before it is started.
     return first, "live" in getattr(item, "fixturenames", ())
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # First, because pytest-xdist reads the groups in its own hook.
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
     items.sort(key=_place)
 
 
