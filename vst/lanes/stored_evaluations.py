@@ -17,9 +17,15 @@ ID = "compare.evaluations"
 
 
 def is_evaluation(path: str) -> bool:
-    """Whether a file begins like an evaluation; one that cannot be read is none."""
+    """Whether a file begins like an evaluation; one that cannot be read is none.
+
+    Nor is a pipe: it cannot be looked into without taking from it what is to be read afterwards.
+    """
+    place = Path(path).expanduser().absolute()
+    if not place.is_file():
+        return False
     try:
-        with Path(path).expanduser().absolute().open("rb") as file:
+        with place.open("rb") as file:
             return FORMAT.encode() in file.readline(1 << 20)
     except OSError:
         return False
