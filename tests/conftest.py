@@ -9,12 +9,25 @@ import pytest
 
 ROOT = Path(__file__).parent
 NOT_INSTALLED = "is not installed and cannot be"
+CAMPAIGNS = (
+    "test_drafts.py",
+    "test_endurance.py",
+    "test_faults.py",
+    "test_lifecycle.py",
+    "test_quality.py",
+    "test_replicas.py",
+    "test_selftest.py",
+    "test_walks.py",
+)
+"""Files under ``e2e`` that would take the suite beyond half an hour: ``./launchers/check --campaigns`` has them."""
+
 SLOWEST_FIRST = ("cluster", "e2e/test_ladder.py", "e2e")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of campaigns that are too long for the suite and are run by hand."""
     group = parser.getgroup("campaigns")
+    group.addoption("--campaigns", action="store_true", help="also the files of CAMPAIGNS: long ones, on real servers")
     group.addoption("--walk-steps", default="0", help="steps of the random walks over a real server; 0: a short walk")
     group.addoption("--selftest-seeds", default="0", help="seeds of the whole table of faults; 0: a part of it, once")
     group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
@@ -28,8 +41,16 @@ def _place(item: pytest.Item) -> tuple[int, bool]:
     return first, "live" in getattr(item, "fixturenames", ())
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_place)
+def _is_campaign(item: pytest.Item) -> bool:
+    return item.path.parent == ROOT / "e2e" and item.path.name in CAMPAIGNS
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    campaigns = [] if config.getoption("--campaigns") else [item for item in items if _is_campaign(item)]
+    if campaigns:
+        config.hook.pytest_deselected(items=campaigns)
+    left_out = set(campaigns)
+    items[:] = sorted((item for item in items if item not in left_out), key=_place)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
