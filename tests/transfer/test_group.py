@@ -101,6 +101,7 @@ def test_one_broadcast_reaches_every_server_and_a_death_in_the_middle_finishes_n
         assert arrived(server) == digests(pair.manifests["b"])
         assert server.paths()[-3:] == TRANSACTION
         server.calls.clear()
+        server.received.clear()
     servers[1].routes["POST /update_weights"] = Reply(500, {"error": "the worker died"})
     with pytest.raises(PublisherFailed) as caught:
         pushed.push(PushPlan(pair.files["a"], "label-2", rate_limit=total / 1.0), total)
