@@ -110,10 +110,10 @@ def run_beside(work: Coroutine[Any, Any, None]) -> None:
     try:
         ended.result()
     except BaseException:
-        started.wait(START_S)
-        with suppress(RuntimeError):
-            # A loop that has ended has nothing left to cancel.
-            running[0][0].call_soon_threadsafe(running[0][1].cancel)
+        if started.wait(START_S):
+            with suppress(RuntimeError):
+                # A loop that has ended has nothing left to cancel.
+                running[0][0].call_soon_threadsafe(running[0][1].cancel)
         raise
     finally:
         thread.join()
