@@ -151,17 +151,25 @@ import sys, time
 from vst.console import make_console
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 console = make_console("auto")
-state = ["serving"]
-console.watch(lambda: state[0])
+state, drawn = ["serving"], [0]
+def watched():
+    drawn[0] += 1
+    return state[0]
+def wait_for_a_drawing():
+    # Two, since the one that goes on now may have asked before; a busy machine may take its time for them.
+    enough, until = drawn[0] + 2, time.monotonic() + 60
+    while drawn[0] < enough and time.monotonic() < until:
+        time.sleep(0.02)
+console.watch(watched)
 console.say("cycle 1 of 2: to B")
 state[0] = "updating"
 for done in range(4):
     console.bytes("sent", done * 10_000_000, 90_000_000)
-    time.sleep(0.4)
+    wait_for_a_drawing()
 lane = LaneVerdict("L2", (Check("identity.record", Outcome.PASS),))
 console.lane(lane)
 console.say("control 1 of 7")
-time.sleep(0.4)
+wait_for_a_drawing()
 console.end(Verdict("L2", [lane]), {"state": "serving", "holds": "A", "left": "stopped"}, "/runs/1")
 """
 
