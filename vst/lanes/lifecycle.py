@@ -16,7 +16,7 @@ from vst.lanes.pauses import ROUNDS, run_pause
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.sleeping import Refusal, measure_noise, serve, sleep_level_1, sleep_level_2, weights_bytes
-from vst.lanes.streams import Marks, streams, warm
+from vst.lanes.streams import Marks, catch, streams
 from vst.lanes.traffic import learn_answers
 from vst.lanes.transaction import TransactionFailed, completed_check, outcome_of
 from vst.oracle.record import Record
@@ -189,7 +189,7 @@ class Lane:
         session.progress.say(f"the chain {', '.join(map(str, steps))}, with streams in flight")
         with streams(session, "order", conf.concurrency, ROUNDS * conf.concurrency) as load:
             load.mark("holds", claim=CLAIMS[self.away])
-            warm(load, conf.concurrency, conf.request_s)
+            catch(load, conf.concurrency, conf.output_tokens, conf.request_s)
             chain.watch = Marks(session, load)
             chain.run(steps)
             load.stop(conf.drain_s)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from vst.lanes.chain import Interpreter
 from vst.lanes.lifecycle_checks import PAUSES
 from vst.lanes.session import Session
-from vst.lanes.streams import Marks, streams, warm
+from vst.lanes.streams import Marks, catch, streams
 from vst.server.plan import Step
 
 ROUNDS = 10
@@ -22,7 +22,7 @@ def run_pause(session: Session, chain: Interpreter, name: str, claim: str) -> No
     session.progress.say(f"{step} with streams in flight")
     with streams(session, f"pause-{name}", conf.concurrency, ROUNDS * conf.concurrency) as load:
         load.mark("holds", claim=claim)
-        warm(load, conf.concurrency, conf.request_s)
+        catch(load, conf.concurrency, conf.output_tokens, conf.request_s)
         marks = Marks(session, load)
         chain.watch = marks
         chain.make(step)

@@ -14,6 +14,10 @@ from vst.load.workload import Pace, Target
 from vst.server.plan import Step
 from vst.server.states import Situation
 
+POLL_S = 0.002
+EARLY = 4
+"""A stream has just begun while no more than this part of its tokens came."""
+
 
 def streams(session: Session, name: str, askers: int, requests: int) -> Load:
     """A load of streams by ``askers`` that wait for their answers, ``requests`` at most; ``load-<name>.jsonl``."""
@@ -24,19 +28,18 @@ def streams(session: Session, name: str, askers: int, requests: int) -> Load:
     return Load(target, work, Pace(askers, None, askers, requests), limits, session.run.journal(log_file(name)))
 
 
-def warm(load: Load, askers: int, within_s: float) -> None:
-    """Wait until every asker is in the middle of its second answer, by the time that the first ones took."""
+def catch(load: Load, askers: int, output_tokens: int, within_s: float) -> None:
+    """Wait until every asker had an answer and a stream has just begun: most of it is still to come.
+
+    Returns without one when the load ran out or ``within_s`` seconds went by; the checks then say that none was caught.
+    """
     until = time.monotonic() + within_s
-    begun = _sent(load, askers, until)
-    time.sleep((_sent(load, 2 * askers, until) - begun) / 2)
-
-
-def _sent(load: Load, requests: int, until: float) -> float:
-    """When that many requests were sent."""
-    while load.sent < requests and time.monotonic() < until:
+    while load.sent < 2 * askers and time.monotonic() < until and not load.exhausted:
         load.check()
-        time.sleep(0.005)
-    return time.monotonic()
+        time.sleep(POLL_S)
+    while not load.begun(max(1, output_tokens // EARLY)) and time.monotonic() < until and not load.exhausted:
+        load.check()
+        time.sleep(POLL_S)
 
 
 class Marks:

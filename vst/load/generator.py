@@ -95,6 +95,7 @@ class Load:
         self._stopping: asyncio.Event | None = None
         self._failure: BaseException | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._asked: dict[int, Asked] = {}
         self._drain_s = 0.0
         self._sent = self._ended = self._held_back = 0
         self._stopped = False
@@ -108,6 +109,15 @@ class Load:
     def open(self) -> int:
         """How many requests have no answer yet."""
         return self._sent - self._ended
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more will be sent and nothing is open."""
+        return self._idle.is_set()
+
+    def begun(self, tokens: int) -> int:
+        """How many open streams have brought a token, and no more than ``tokens`` of them."""
+        return sum(1 <= len(one.reading.tokens) <= tokens for one in list(self._asked.values()))
 
     def start(self) -> None:
         """Begin to send; returns when the thread runs."""
@@ -243,7 +253,7 @@ class Load:
 
     async def _ask(self, http: httpx.AsyncClient, number: int) -> None:
         prompt, stream = self._workload.draw(number)
-        asked = Asked(number, prompt, stream, time.monotonic(), Reading())
+        asked = self._asked[number] = Asked(number, prompt, stream, time.monotonic(), Reading())
         try:
             await asyncio.wait_for(self._exchange(http, asked), self._limits.request_s)
         except asyncio.TimeoutError:
@@ -269,6 +279,7 @@ class Load:
 
     def _record(self, asked: Asked, fault: str | None) -> None:
         self._ended += 1
+        del self._asked[asked.number]
         if self._failure is None:
             self._journal.append("answer", **asked.seen(fault).to_json())
 
