@@ -79,6 +79,12 @@ def test_a_stream_that_survives_a_pause_that_aborts_fails() -> None:
     assert check.outcome is Outcome.FAIL and "the streams [1] went on after the pause" in check.reason
 
 
+def test_a_stream_that_was_sent_just_before_the_pause_and_was_held_by_it_is_no_survivor() -> None:
+    late = seen(A, 0.99, 4.9, arrivals=(4.2, 4.3, 4.4, 4.5, 4.6, 4.9))
+    assert abort_check(paused(ABORTED, late), states(), ABORTS).outcome is Outcome.PASS
+    assert abort_check(paused(late), states(), ABORTS).outcome is Outcome.INCONCLUSIVE
+
+
 def test_an_aborted_stream_that_was_not_the_start_of_the_whole_one_fails() -> None:
     wrong = seen(B[:3], 0.4, 1.1, finish="abort", completion_tokens=3)
     assert abort_check(paused(wrong), states(), ABORTS).outcome is Outcome.FAIL

@@ -42,10 +42,10 @@ def _with_load(check: Check, report: LoadReport) -> Check:
 
 
 def abort_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -> Check:
-    """``pause.abort``: every stream in flight ended with the reason ``abort``, and is the start of the whole one."""
+    """``pause.abort``: every stream that had begun ended with the reason ``abort``, and is the start of the whole one."""
     wanted = "each stream in flight ends with reason abort, its tokens the start of the unpaused answer"
     report, pause = judge(log, expected, policy), history(log.marks).pauses[0]
-    open_then = [one for one in log.answers if one.sent < pause.begun < one.ended]
+    open_then = _begun(log, pause)
     survived = [one.number for one in open_then if one.ended > pause.moving and one.finish != "abort"]
     observed = {"in_flight": len(open_then), "survived": survived, "load": report.to_json()}
     reason, outcome = "", Outcome.PASS
@@ -53,7 +53,7 @@ def abort_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) 
         reason, outcome = report.first_bad, Outcome.FAIL
     elif survived:
         reason, outcome = f"the streams {survived} went on after the pause, as if it had kept them", Outcome.FAIL
-    elif not report.kinds.get("aborted"):
+    elif not open_then or not report.kinds.get("aborted"):
         reason, outcome = "the pause caught no stream in the middle: give load.output_tokens more", Outcome.INCONCLUSIVE
     return Check("pause.abort", outcome, observed, wanted, None, reason, "load-pause-abort.jsonl")
 
@@ -62,7 +62,7 @@ def wait_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -
     """``pause.wait``: every stream in flight ended whole before the pause was acknowledged."""
     wanted = "each stream in flight ends whole, before the pause is acknowledged"
     report, pause = judge(log, expected, policy), history(log.marks).pauses[0]
-    open_then = [one for one in log.answers if one.arrivals and one.arrivals[0] < pause.begun < one.ended]
+    open_then = _begun(log, pause)
     late = [one.number for one in open_then if one.ended > pause.still + policy.settle_s]
     admitted = [one.number for one in log.answers if _admitted(one, pause, policy.settle_s)]
     observed = {"in_flight": len(open_then), "late": late, "admitted": admitted, "load": report.to_json()}
@@ -77,6 +77,14 @@ def wait_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -
     elif not open_then:
         reason, outcome = "the pause caught no stream in the middle: give load.output_tokens more", Outcome.INCONCLUSIVE
     return Check("pause.wait", outcome, observed, wanted, None, reason, "load-pause-wait.jsonl")
+
+
+def _begun(log: LoadLog, pause: Pause) -> list[Seen]:
+    """The streams that were surely in flight when a pause began: a token had come, and the end had not.
+
+    One that was sent shortly before and had no token yet may have reached the server after the pause did.
+    """
+    return [one for one in log.answers if one.arrivals and one.arrivals[0] < pause.begun < one.ended]
 
 
 def _admitted(one: Seen, pause: Pause, settle_s: float) -> bool:
