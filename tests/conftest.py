@@ -10,16 +10,17 @@ import pytest
 ROOT = Path(__file__).parent
 NOT_INSTALLED = "is not installed and cannot be"
 CAMPAIGNS = (
-    "test_drafts.py",
-    "test_endurance.py",
-    "test_faults.py",
-    "test_lifecycle.py",
-    "test_quality.py",
-    "test_replicas.py",
-    "test_selftest.py",
-    "test_walks.py",
+    "cluster/test_real_sweep.py",
+    "e2e/test_drafts.py",
+    "e2e/test_endurance.py",
+    "e2e/test_faults.py",
+    "e2e/test_lifecycle.py",
+    "e2e/test_quality.py",
+    "e2e/test_replicas.py",
+    "e2e/test_selftest.py",
+    "e2e/test_walks.py",
 )
-"""Files under ``e2e`` that would take the suite beyond half an hour: ``./launchers/check --campaigns`` has them."""
+"""Files that would take the suite beyond half an hour: ``./launchers/check --campaigns`` has them."""
 
 SLOWEST_FIRST = ("cluster", "e2e/test_ladder.py", "e2e")
 
@@ -33,16 +34,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--walk-plan", help="where the plan of a walk that failed is kept")
 
 
+def _name(item: pytest.Item) -> str:
+    return str(Path(str(item.path)).relative_to(ROOT))
+
+
 def _place(item: pytest.Item) -> tuple[int, bool]:
     """Files of real servers first: one of them that came last would keep all others waiting for it."""
-    name = str(Path(str(item.path)).relative_to(ROOT))
+    name = _name(item)
     first = next((n for n, one in enumerate(SLOWEST_FIRST) if name.startswith(one)), len(SLOWEST_FIRST))
     # A worker of an idle server keeps polling, so tests that don't need the shared one go before it is started.
     return first, "live" in getattr(item, "fixturenames", ())
 
 
 def _is_campaign(item: pytest.Item) -> bool:
-    return item.path.parent == ROOT / "e2e" and item.path.name in CAMPAIGNS
+    return _name(item) in CAMPAIGNS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

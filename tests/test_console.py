@@ -178,7 +178,9 @@ def on_a_terminal(script: str) -> str:
     """What a program writes when its standard output is a terminal of 160 columns."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
-    env = {**os.environ, "TERM": "xterm-256color"}
+    # A width that the environment gives would go before that of the terminal.
+    unset = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+    env = {**{key: value for key, value in os.environ.items() if key not in unset}, "TERM": "xterm-256color"}
     with subprocess.Popen([sys.executable, "-c", script], stdout=slave, stderr=slave, env=env) as process:
         os.close(slave)
         shown = b""

@@ -92,7 +92,7 @@ def test_a_warned_job_without_a_transaction_is_requeued_into_a_new_attempt(
     launcher = vst.start_slurm(*gate.words)
     first = vst.until_begun()
     cluster.run("scancel", "--signal=USR2", vst.job())
-    second = vst.until_begun("0.attempt-2", 60)
+    second = vst.until_begun("0.attempt-2", 180)  # SLURM lets a requeued job wait for a minute or two
     assert verdict(first)["interrupted"]
     gate.open()
     launcher.communicate(timeout=60)
@@ -138,7 +138,7 @@ def test_a_run_whose_node_is_lost_starts_again_in_a_new_attempt(vst: Vst, gate: 
     node = cluster.run("squeue", "-h", "-o", "%N", "-j", vst.job()).strip()
     cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
     try:
-        vst.until_begun("0.attempt-2", 60)
+        vst.until_begun("0.attempt-2", 180)  # SLURM lets a requeued job wait for a minute or two
         gate.open()
         out, _ = launcher.communicate(timeout=60)
         assert launcher.returncode == 0, out

@@ -85,6 +85,17 @@ def test_a_stream_that_was_sent_just_before_the_pause_and_was_held_by_it_is_no_s
     assert abort_check(paused(late), states(), ABORTS).outcome is Outcome.INCONCLUSIVE
 
 
+def test_a_second_pause_counts_like_the_first() -> None:
+    again = tuple({**mark, "at": mark["at"] + 10} for mark in PAUSED[len(QUIET) :])
+    caught = replace(ABORTED, sent=10.4, ended=11.1, arrivals=tuple(at + 10 for at in ABORTED.arrivals), number=1)
+    first = replace(seen(A, 0.1, 0.9), number=0)
+    check = abort_check(log(first, caught, marks=(*PAUSED, *again)), states(), ABORTS)
+    assert (check.outcome, check.observed["in_flight"]) == (Outcome.PASS, 1)
+    kept_then = replace(FROZEN, sent=10.4, ended=14.4, arrivals=tuple(at + 10 for at in AROUND), number=2)
+    check = abort_check(log(first, caught, kept_then, marks=(*PAUSED, *again)), states(), ABORTS)
+    assert check.outcome is Outcome.FAIL and "[2]" in check.reason
+
+
 def test_an_aborted_stream_that_was_not_the_start_of_the_whole_one_fails() -> None:
     wrong = seen(B[:3], 0.4, 1.1, finish="abort", completion_tokens=3)
     assert abort_check(paused(wrong), states(), ABORTS).outcome is Outcome.FAIL

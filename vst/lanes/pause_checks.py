@@ -42,11 +42,11 @@ def _with_load(check: Check, report: LoadReport) -> Check:
 
 
 def abort_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -> Check:
-    """``pause.abort``: every stream that had begun ended with the reason ``abort``, and is the start of the whole one."""
+    """``pause.abort``: every stream that had begun ended as ``abort`` and is the start of the whole one."""
     wanted = "each stream in flight ends with reason abort, its tokens the start of the unpaused answer"
-    report, pause = judge(log, expected, policy), history(log.marks).pauses[0]
-    open_then = _begun(log, pause)
-    survived = [one.number for one in open_then if one.ended > pause.moving and one.finish != "abort"]
+    report, pauses = judge(log, expected, policy), history(log.marks).pauses
+    open_then = [(one, pause) for pause in pauses for one in _begun(log, pause)]
+    survived = [one.number for one, pause in open_then if one.ended > pause.moving and one.finish != "abort"]
     observed = {"in_flight": len(open_then), "survived": survived, "load": report.to_json()}
     reason, outcome = "", Outcome.PASS
     if report.first_bad is not None:
@@ -61,10 +61,10 @@ def abort_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) 
 def wait_check(log: LoadLog, expected: Mapping[str, Expected], policy: Policy) -> Check:
     """``pause.wait``: every stream in flight ended whole before the pause was acknowledged."""
     wanted = "each stream in flight ends whole, before the pause is acknowledged"
-    report, pause = judge(log, expected, policy), history(log.marks).pauses[0]
-    open_then = _begun(log, pause)
-    late = [one.number for one in open_then if one.ended > pause.still + policy.settle_s]
-    admitted = [one.number for one in log.answers if _admitted(one, pause, policy.settle_s)]
+    report, pauses = judge(log, expected, policy), history(log.marks).pauses
+    open_then = [(one, pause) for pause in pauses for one in _begun(log, pause)]
+    late = [one.number for one, pause in open_then if one.ended > pause.still + policy.settle_s]
+    admitted = [one.number for pause in pauses for one in log.answers if _admitted(one, pause, policy.settle_s)]
     observed = {"in_flight": len(open_then), "late": late, "admitted": admitted, "load": report.to_json()}
     reason, outcome = "", Outcome.PASS
     if report.first_bad is not None:

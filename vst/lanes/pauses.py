@@ -10,28 +10,50 @@ from vst.lanes.chain import Interpreter
 from vst.lanes.lifecycle_checks import PAUSES
 from vst.lanes.session import Session
 from vst.lanes.streams import Marks, catch, streams
+from vst.load.generator import Load
 from vst.server.plan import Step
 
-ROUNDS = 10
+ROUNDS = 40
 """How often each asker asks at most: a server that refuses requests, or one that admits them for ever, ends as well."""
+
+TRIES = 5
+"""How often a pause is tried at most until one catches a stream: on a busy machine answers come in bursts, and what a
+client has seen to begin the server may have ended."""
 
 
 def run_pause(session: Session, chain: Interpreter, name: str, claim: str) -> None:
-    """Pause with streams in flight, knock, resume: ``load-pause-<name>.jsonl`` and ``load-knock-<name>.jsonl``."""
+    """Pause with streams in flight, knock, resume: ``load-pause-<name>.jsonl`` and ``load-knock-<name>.jsonl``.
+
+    Every try is a pause of the one log, and all of them are judged.
+    """
     conf, step = session.conf.load, PAUSES[name]
-    session.progress.say(f"{step} with streams in flight")
+    mode, quiet = step.args[0], conf.settle_s + session.conf.lifecycle.quiet_s
     with streams(session, f"pause-{name}", conf.concurrency, ROUNDS * conf.concurrency) as load:
         load.mark("holds", claim=claim)
-        catch(load, conf.concurrency, conf.output_tokens, conf.request_s)
         marks = Marks(session, load)
         chain.watch = marks
-        chain.make(step)
-        with knocking(session, chain, name, claim, step.args[0], marks):
-            time.sleep(conf.settle_s + session.conf.lifecycle.quiet_s)
+        for left in reversed(range(TRIES)):
+            session.progress.say(f"{step} with streams in flight")
+            catch(load, conf.concurrency, conf.output_tokens, conf.request_s)
+            chain.make(step)
+            time.sleep(conf.settle_s)
+            if caught(load, mode, conf.output_tokens) or not left or load.exhausted:
+                break
+            chain.make(Step("resume"))
+        with knocking(session, chain, name, claim, mode, marks):
+            time.sleep(quiet)
             chain.look()
             chain.make(Step("resume"))
         load.stop(conf.drain_s)
     chain.watch = None
+
+
+def caught(load: Load, mode: str, output_tokens: int) -> bool:
+    """Whether a pause that has settled found a stream in the middle, as far as its client can tell."""
+    if mode == "keep":
+        return load.begun(output_tokens - 1) > 0
+    # One that waits has let every stream end by now; those that had begun before are in the log.
+    return load.aborted > 0 if mode == "abort" else True
 
 
 @contextmanager

@@ -97,7 +97,7 @@ class Load:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked: dict[int, Asked] = {}
         self._drain_s = 0.0
-        self._sent = self._ended = self._held_back = 0
+        self._sent = self._ended = self._held_back = self._aborted = 0
         self._stopped = False
 
     @property
@@ -109,6 +109,11 @@ class Load:
     def open(self) -> int:
         """How many requests have no answer yet."""
         return self._sent - self._ended
+
+    @property
+    def aborted(self) -> int:
+        """How many streams the server ended as aborted after they had brought a token."""
+        return self._aborted
 
     @property
     def exhausted(self) -> bool:
@@ -280,6 +285,7 @@ class Load:
     def _record(self, asked: Asked, fault: str | None) -> None:
         self._ended += 1
         del self._asked[asked.number]
+        self._aborted += bool(asked.reading.arrivals) and asked.reading.finish == "abort"
         if self._failure is None:
             self._journal.append("answer", **asked.seen(fault).to_json())
 
