@@ -17,6 +17,7 @@ from vst.oracle.reference import (
     comparable_facts,
     differing,
     read_reference,
+    stable_facts,
 )
 from vst.server.facts import Instance, ServerFacts
 
@@ -164,9 +165,21 @@ MUST_AGREE: dict[str, tuple[ServerFacts, ServerFacts, str]] = {
         facts(env={"VLLM_ATTENTION_BACKEND": "B"}),
         "env.VLLM_ATTENTION_BACKEND",
     ),
+    "another function": (
+        facts({"speculative_config": {"draft_model_config": {"hf_overrides": "<function f at 0x7f74a749d580>"}}}),
+        facts({"speculative_config": {"draft_model_config": {"hf_overrides": "<function g at 0x7f74a749d580>"}}}),
+        "speculative_config.draft_model_config.hf_overrides",
+    ),
     "a key on one side": (under("lora_config", "rank", 8), facts(), "lora_config.rank"),
     "version": (facts(), facts(version="0.32.1"), "version"),
 }
+
+
+def test_where_an_object_lies_in_memory_may_differ() -> None:
+    left = under("model_config", "hf_overrides", ["<function f at 0x7f74a749d580>", {"a": "<B object at 0x1>"}])
+    right = under("model_config", "hf_overrides", ["<function f at 0x7ffa4bab1580>", {"a": "<B object at 0x2>"}])
+    assert apart(left, right) == []
+    assert stable_facts(left) == stable_facts(right)
 
 
 @pytest.mark.parametrize("what", MUST_AGREE)

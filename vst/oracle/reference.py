@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +80,8 @@ VOLATILE = (
 )
 """What may differ between two servers that still have to answer alike: names, ports, places, amounts of memory."""
 
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+>")
+
 SECRET_WORDS = ("TOKEN", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET", "PASSWORD", "CREDENTIAL")
 
 
@@ -116,13 +119,26 @@ def _short(value: Any) -> Any:
 
 def stable_facts(facts: ServerFacts) -> dict[str, Any]:
     """A server's account of itself without what may differ between two servers that have to answer alike."""
-    return {key: value for key, value in comparable_facts(facts).items() if not _volatile(key)}
+    return {key: _placeless(value) for key, value in comparable_facts(facts).items() if not _volatile(key)}
 
 
 def differing(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """The keys in which two servers' accounts differ and must not, with both values."""
     keys = sorted(key for key in set(left) | set(right) if not _volatile(key))
-    return {key: (left.get(key), right.get(key)) for key in keys if left.get(key) != right.get(key)}
+    both = {key: (left.get(key), right.get(key)) for key in keys}
+    return {key: sides for key, sides in both.items() if _placeless(sides[0]) != _placeless(sides[1])}
+
+
+def _placeless(value: Any) -> Any:
+    """A value without the places in memory that Python names in the text of an object.
+
+    vLLM's ``hf_overrides`` of a draft is a function, and a server tells it as ``<function … at 0x7f…>``.
+    """
+    if isinstance(value, str):
+        return ADDRESS.sub(" at (a place in memory)>", value)
+    if isinstance(value, Mapping):
+        return {key: _placeless(one) for key, one in value.items()}
+    return [_placeless(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _volatile(key: str) -> bool:
