@@ -68,6 +68,7 @@ class Vst:
     runs: Path
     count: int = 0
     extra: dict[str, str] = field(default_factory=dict)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
 
     def start(self, *overrides: str, cwd: Path | None = None) -> tuple[subprocess.Popen[str], Path]:
         self.count += 1
@@ -77,12 +78,24 @@ class Vst:
         process = subprocess.Popen(
             argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd or self.runs, env=env
         )
+        self.started.append(process)
         return process, out
+
+    def end(self) -> None:
+        """End what is left of the runs: each would keep its server, and with it both cores, beyond its test."""
+        for process in self.started:
+            if process.poll() is None:
+                process.terminate()
+                process.communicate(timeout=60)
 
     def __call__(self, *overrides: str, cwd: Path | None = None, timeout: float = 400) -> Run:
         begun = time.monotonic()
         process, out = self.start(*overrides, cwd=cwd)
-        text, _ = process.communicate(timeout=timeout)
+        try:
+            text, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.end()
+            raise
         return Run(process.returncode, text, out, time.monotonic() - begun)
 
 
@@ -101,8 +114,10 @@ def cache(shared: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def vst(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Vst:
-    return Vst(cache, tmp_path_factory.mktemp("runs"))
+def vst(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vst]:
+    runs = Vst(cache, tmp_path_factory.mktemp("runs"))
+    yield runs
+    runs.end()
 
 
 @pytest.fixture(scope="session")

@@ -78,7 +78,8 @@ def test_the_drafts_are_audited_like_the_models(drafted: Drafted) -> None:
 def test_a_stale_draft_is_seen_between_the_two_transactions(drafted: Drafted) -> None:
     in_l3, in_l5 = (drafted.check(lane, "draft.acceptance").observed for lane in ("L3", "L5"))
     assert in_l3["method"] == "draft_model" and in_l3["declared"]
-    assert in_l3["stale"]["rate"] < in_l3["arrivals"][0]["found"]["rate"] == 1.0
+    # Its own draft, in another batch: a near tie may cost it a token.
+    assert in_l3["stale"]["rate"] < 0.5 < 0.9 < in_l3["arrivals"][0]["found"]["rate"]
     assert [one["state"] for one in in_l5["arrivals"]] == ["evaluation-identity", "evaluation-post"]
     assert all(one["found"] == one["expected"] for one in [*in_l3["arrivals"], *in_l5["arrivals"]])
 
@@ -93,8 +94,8 @@ def test_a_target_that_is_right_with_a_stale_draft_is_not_pass(
     """Case K31: the publisher sends A's draft again where B's is due."""
     session = drafted.session
 
-    def stale(session: Session, push: Push, around: bool = True) -> list[Sent]:
-        return push_draft(session, Push("model", purpose=push.purpose), around)
+    def stale(session: Session, push: Push) -> list[Sent]:
+        return push_draft(session, Push("model", purpose=push.purpose))
 
     monkeypatch.setattr(transition, "push_draft", stale)
     lane = transition.run_transition(session, obtain(session))
