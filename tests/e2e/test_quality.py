@@ -19,7 +19,8 @@ from vst.lanes.cold_evaluation import ColdEvaluation
 from vst.lanes.controls import groups
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files
-from vst.lanes.servers import attach, close
+from vst.lanes.fleet_opening import open_servers
+from vst.lanes.servers import close
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push
 from vst.provenance.__main__ import check_run
@@ -90,14 +91,14 @@ def run_stale(session: Session, family: str, monkeypatch: pytest.MonkeyPatch) ->
     """L5 with a publisher that leaves one family of B at A's values and says nothing of it."""
     honest = quality.push_with_draft
 
-    def stale(session: Session, push: Push, around: bool = True) -> list[Sent]:
+    def stale(session: Session, push: Push) -> list[Sent]:
         names = tuple(entry.name for entry in groups(session)[family])
         wrong = Push(push.role, "model", names, push.purpose) if push.role == "checkpoint" else push
-        return honest(session, wrong, around)
+        return honest(session, wrong)
 
     monkeypatch.setattr(quality, "push_with_draft", stale)
     run_files(session)
-    session.server = attach(session)
+    open_servers(session)
     try:
         contract = run_contract(session)
         assert contract.passed, contract
