@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from vst.checkpoint.zoo.catalogue import CATALOGUE, PREFIX
 from vst.errors import ConfigError
 from vst.evals.options import EvalConf, eval_problems
 from vst.provenance.composed import resolved_digest
@@ -448,7 +449,7 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "console": (conf.console, CONSOLES),
-        "model.generate": (conf.model.generate, (None, "tiny")),
+        "model.generate": (conf.model.generate, (None, "tiny", *(f"{PREFIX}{name}" for name in CATALOGUE))),
         "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
         **{
             f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))

@@ -9,6 +9,7 @@ from typing import Any, cast
 from vst.checkpoint.audit import AuditOptions, audit
 from vst.checkpoint.manifest import Manifest
 from vst.checkpoint.stability import FileIdentity, identities, stable_check
+from vst.checkpoint.zoo.catalogue import PREFIX
 from vst.config import needs_checkpoint
 from vst.errors import ConfigError
 from vst.lanes.session import Session
@@ -35,8 +36,6 @@ def resolve_paths(session: Session, model: bool = True) -> dict[str, Path]:
 
 
 def _generate(session: Session, model: bool) -> None:
-    from vst.checkpoint.tiny import make_tiny_pair
-
     conf = session.conf
     if bool(conf.model.path) != bool(conf.checkpoint.path) and model:
         given, other = ("model.path", "checkpoint.path") if conf.model.path else ("checkpoint.path", "model.path")
@@ -44,13 +43,24 @@ def _generate(session: Session, model: bool) -> None:
             f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)"
         )
     session.progress.say("making the embedded pair of checkpoints")
-    a, b = make_tiny_pair(Path(conf.paths.cache).expanduser().absolute() / "tiny")
+    a, b = _pair(str(conf.model.generate), Path(conf.paths.cache).expanduser().absolute())
     for owner, name, path in ((conf.model, "model.path", a), (conf.checkpoint, "checkpoint.path", b)):
         if not owner.path:
             owner.path = str(path)
             session.run.defaults.append(
                 {"key": name, "value": str(path), "from": f"model.generate={conf.model.generate}"}
             )
+
+
+def _pair(generate: str, cache: Path) -> tuple[Path, Path]:
+    """The pair that ``model.generate`` names, made in the cache unless it is there."""
+    if generate == "tiny":
+        from vst.checkpoint.tiny import make_tiny_pair
+
+        return make_tiny_pair(cache / "tiny")
+    from vst.checkpoint.zoo.make import make_zoo_pair
+
+    return make_zoo_pair(cache / "zoo", generate.removeprefix(PREFIX))
 
 
 def run_files(session: Session, model: bool = True) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:
