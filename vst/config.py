@@ -33,7 +33,7 @@ EVALUATING = ("L5",)
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
 CONSOLES = ("auto", "plain", "json")
-OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "selftest")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "diagnose", "selftest")
 
 
 @dataclass
@@ -168,7 +168,9 @@ class PublisherConf:
 @dataclass
 class LaneConf:
     """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
-    commas. ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
+    commas. ``pushes`` is how many ``diagnose`` may make.
+
+    ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
     """
 
     name: str = MISSING
@@ -180,6 +182,7 @@ class LaneConf:
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
     plan: str | None = None
+    pushes: int | None = None
     rows: str | None = None
     seeds: int | None = None
     parallel: int | None = None
@@ -487,9 +490,8 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
         "model.draft_tokens": (conf.model.draft_tokens, 1),
     }
-    at_least |= {
-        f"lane.{key}": (value, 1) for key in ("seeds", "parallel") if (value := getattr(conf.lane, key)) is not None
-    }
+    counts = {f"lane.{key}": getattr(conf.lane, key) for key in ("seeds", "parallel", "pushes")}
+    at_least |= {key: (value, 1) for key, value in counts.items() if value is not None}
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}

@@ -1,4 +1,4 @@
-"""Making a pair of the zoo once, below the cache directory: two checkpoints of one layout, different in every tensor."""
+"""Making a pair of the zoo once, below the cache directory: two checkpoints of one layout with other values."""
 
 from __future__ import annotations
 
