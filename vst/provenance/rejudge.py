@@ -16,6 +16,7 @@ import yaml
 
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
+from vst.lanes.diagnose.found import FILE as DIAGNOSIS
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
 from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
@@ -26,6 +27,7 @@ from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
+from vst.provenance.rejudge_diagnosis import diagnosis_checks
 from vst.provenance.rejudge_endurance import EnduranceJudge
 from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
@@ -111,6 +113,8 @@ class Judge:
             return self._each(lane, stored)
         if lane == "selftest":
             return self._selftest.get(name)
+        if lane == "diagnose" and name.startswith("diagnose."):
+            return self._diagnosis.get(name)
         if lane == "L6":
             return self._endurance.again(name, stored, self._verdict)
         judges = {
@@ -132,6 +136,10 @@ class Judge:
         if content is None:
             raise VerificationError(f"{selftest.FILE} is missing or damaged")
         return {check.id: check for check in selftest.checks(content)}
+
+    @cached_property
+    def _diagnosis(self) -> Mapping[str, Check]:
+        return diagnosis_checks(self._bundle.json(DIAGNOSIS), self.record, self._need_floor())
 
     @cached_property
     def _endurance(self) -> EnduranceJudge:

@@ -56,12 +56,12 @@ def smallest(found: Diagnosis) -> Check:
 def named(found: Diagnosis) -> str:
     """The set in one sentence."""
     what = f"{', '.join(found.why)}: " if found.why else ""
-    shown = ", ".join(found.parts[:SHOWN])
-    shown += f" and {len(found.parts) - SHOWN} more" if len(found.parts) > SHOWN else ""
+    items = found.tensors if len(found.tensors) <= SHOWN else found.parts
+    shown = ", ".join(items[:SHOWN]) + (f" and {len(items) - SHOWN} more" if len(items) > SHOWN else "")
     begin = "identity alone already breaks; " if found.mode == "identity" else ""
     least = "the smallest set" if found.minimal else f"the smallest set found ({found.stopped})"
     pushes = f"{found.pushes} of {found.limit} pushes"
-    size = f"{len(found.tensors)} tensors, {pushes}"
+    size = f"{len(found.tensors)} tensor{'s' * (len(found.tensors) != 1)}, {pushes}"
     return f"{begin}{what}{shown}: {least} that must be left out for the rest to arrive, {size}"
 
 
