@@ -38,7 +38,8 @@ OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "diagnose", "
 
 @dataclass
 class ModelConf:
-    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path.
+    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path; ``derive``
+    makes A from B where only B is given and the run starts its server itself.
 
     ``draft_path`` is the draft for speculative decoding that the server was started with, a checkpoint of its own;
     ``draft_method`` is what vLLM calls its kind, ``draft_model`` where nothing is said.
@@ -49,6 +50,7 @@ class ModelConf:
     revision: str | None = None
     trusted: str | None = None
     generate: str | None = None
+    derive: bool = False
     draft_path: str | None = None
     draft_method: str | None = None
     draft_tokens: int = 2
@@ -407,6 +409,8 @@ def _missing(cfg: DictConfig) -> set[str]:
         missing -= {"checkpoint.path"}
     if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
         missing -= {"model.path"}
+    if derives(cfg):
+        missing -= {"model.path"}
     if cfg.server.kind == "attach" and cfg.server.base_urls:
         missing -= {"server.base_url"}
     elif cfg.server.kind == "attach" and (OmegaConf.is_missing(cfg.server, "base_url") or not cfg.server.base_url):
@@ -414,6 +418,16 @@ def _missing(cfg: DictConfig) -> set[str]:
     if cfg.lane.name == "compare":
         missing |= {f"lane.{side}" for side in ("left", "right") if not cfg.lane[side]}
     return missing
+
+
+def derives(cfg: DictConfig | VstConf) -> bool:
+    """Whether A is made from B: nothing but B is given, and the server that is started on A is the run's own."""
+    if isinstance(cfg, DictConfig):
+        given = not OmegaConf.is_missing(cfg.checkpoint, "path") and bool(cfg.checkpoint.path)
+    else:
+        given = bool(cfg.checkpoint.path)
+    own = cfg.server.kind != "attach" and needs_checkpoint(cfg.lane)
+    return bool(given and own and cfg.model.derive and cfg.model.draft_path is None)
 
 
 def _missing_beside(cfg: DictConfig) -> set[str]:
