@@ -13,6 +13,7 @@ CAMPAIGNS = (
     "test_drafts.py",
     "test_endurance.py",
     "test_faults.py",
+    "test_field.py",
     "test_lifecycle.py",
     "test_quality.py",
     "test_replicas.py",

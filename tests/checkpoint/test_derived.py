@@ -38,7 +38,7 @@ def test_quantised_rows_are_shifted_and_stay_valid() -> None:
     assert other_values(entry, bytes(range(24))) == bytes([*range(8, 24), *range(8)])
 
 
-def test_it_is_made_once_and_again_when_it_was_damaged_or_b_changed(pristine: tuple[Path, Path], tmp_path: Path) -> None:
+def test_it_is_made_once_and_anew_when_damaged_or_when_b_changed(pristine: tuple[Path, Path], tmp_path: Path) -> None:
     b = shutil.copytree(pristine[1], tmp_path / "b")
     a = derive(b, tmp_path / "cache")
     inode, content = a.stat().st_ino, with_digests(read_manifest(a), None).content_digest

@@ -46,7 +46,7 @@ def issue(path: Path) -> str:
         reload=found.last("reload"),
         looks=[_line(look) for look in found.looks],
         evidence=_evidence(material, path),
-        inputs={name: material.block("inputs", name) for name in ("model", "checkpoint")},
+        inputs=[(name, material.block("inputs", role)) for name, role in (("A", "model"), ("B", "checkpoint"))],
     )
 
 
@@ -62,12 +62,17 @@ def _template() -> Template:
         loader=PackageLoader("vst.report"),
         autoescape=False,
         undefined=StrictUndefined,
-        finalize=lambda value: value if isinstance(value, (Script, int, float)) else visible(value),
+        finalize=lambda value: value if isinstance(value, (Script, int, float)) else _one_line(value),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
     return made.get_template("issue.md.j2")
+
+
+def _one_line(value: Any) -> str:
+    """Text of a run in Markdown: it neither ends its line nor the code that it is set in."""
+    return visible(value).replace("\n", "\\n").replace("`", "'")
 
 
 def _diagnosis(path: Path) -> Diagnosis:

@@ -87,17 +87,16 @@ def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
 
 
 def result(ladder: Material) -> str:
-    """``pass``, ``fault`` (the transition), ``infrastructure``, ``refused`` or ``inconclusive``.
+    """``pass``, ``fault`` (the transition), ``infrastructure``, ``error``, ``refused`` or ``inconclusive``.
 
-    A server that could not be started, or that dies or is mute before anything was pushed, is no fault of a transition.
+    A server that could not be started, or that dies or is mute before anything was pushed, is no fault of a transition;
+    what breaks after a push is an error whose cause has to be looked for.
     """
     cause = ladder.verdict.get("cause")
-    lanes = [lane for lane, _ in _failing(ladder)]
-    if cause is None:
-        return "pass"
-    if cause == "error" or (cause == "fail" and not set(lanes) - {"L0", "L1", "run"}):
-        return "infrastructure"
-    return "fault" if cause == "fail" else str(cause)
+    before = {lane for lane, _ in _failing(ladder)} <= {"L0", "L1", "run"}
+    if cause in ("error", "fail"):
+        return "infrastructure" if before else "fault" if cause == "fail" else "error"
+    return "pass" if cause is None else str(cause)
 
 
 def _failing(material: Material) -> list[tuple[str, Mapping[str, Any]]]:
