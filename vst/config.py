@@ -268,7 +268,8 @@ class EnduranceConf:
 
 @dataclass
 class OracleConf:
-    """Probes and records; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
+    """Probes and records; ``search`` is how many further probe sets are asked for an expert that the first does not
+    reach; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
 
     probes: int = MISSING
     seed: int = MISSING
@@ -277,6 +278,7 @@ class OracleConf:
     output_tokens: int = MISSING
     top_k: int = MISSING
     repeats: int = MISSING
+    search: int = MISSING
     reference: str | None = None
     reference_cache: bool = MISSING
 
@@ -491,6 +493,7 @@ def _problems(conf: VstConf) -> list[str]:
         "server.replicas": (conf.server.replicas, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "oracle.search": (conf.oracle.search, 0),
         "endurance.cycles": (conf.endurance.cycles, 1),
         "endurance.answers": (conf.endurance.answers, 1),
         "load.prompts": (conf.load.prompts, 1),

@@ -20,8 +20,8 @@ digests of the evidence.
 WORDS = """
 `✓` passed, `✗` a property is false, `?` the evidence cannot decide, `–` not reached or not asked for. *infrastructure*
 is a server that could not be started or that died before anything was pushed: no fault of a transition; *error* is one
-that broke after a push. The tensors are those that a diagnosis (`lane=diagnose`) had to leave out for the rest to arrive; *reload* says whether vLLM's own
-`reload_weights` from disk gives the same answers as the push.
+that broke after a push. The tensors are those that a diagnosis (`lane=diagnose`) had to leave out for the rest to
+arrive; *reload* says whether vLLM's own `reload_weights` from disk gives the same answers as the push.
 """
 
 
