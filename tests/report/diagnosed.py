@@ -23,7 +23,7 @@ def look(what: str, equal: bool, left_out: tuple[str, ...] = ()) -> Look:
 
 def diagnosed(**changes: Any) -> Diagnosis:
     found = {
-        "limit": 12, "pushes": 4, "mode": "transition", "why": ("tied head",), "parts": ("embedding",),
+        "limit": 12, "pushes": 3, "mode": "transition", "why": ("tied head",), "parts": ("embedding",),
         "tensors": ("model.embed_tokens.weight",), "minimal": True, "same_wrong": True,
         "looks": [
             look("identity", True), look("to_b", False), look("kept", True, ("embedding",)), look("reload", False),
