@@ -14,6 +14,7 @@ CAMPAIGNS = (
     "e2e/test_drafts.py",
     "e2e/test_endurance.py",
     "e2e/test_faults.py",
+    "e2e/test_field.py",
     "e2e/test_lifecycle.py",
     "e2e/test_quality.py",
     "e2e/test_replicas.py",

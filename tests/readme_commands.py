@@ -9,7 +9,7 @@ from pathlib import Path
 
 README = Path(__file__).parents[1] / "README.md"
 PROGRAMS = ("python -m vst", "./launchers/", "VLLM_SERVER_DEV_MODE=1 vllm serve", "eval ")
-PLACES = ("/nvme/a", "/nvme/b", "RUN_DIR", "SWEEP_DIR", "NAME")
+PLACES = ("/nvme/a", "/nvme/b", "RUN_DIR", "SWEEP_DIR", "DIAGNOSIS_DIR", "NAME")
 """What stands for something of the reader's own."""
 
 

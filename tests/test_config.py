@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from vst import config
 from vst.confdir import conf_dir
-from vst.config import VstConf
+from vst.config import VstConf, derives
 from vst.errors import ConfigError
 from vst.server.plan import outcomes, parse_all
 from vst.server.states import Situation
@@ -70,6 +70,14 @@ def test_a_codename_alone_lists_every_value_to_set(model: str) -> None:
     assert f"model={model} needs 2 value(s)" in message
     assert "model.path=…   the directory of checkpoint A" in message
     assert "checkpoint.path=…   the directory of checkpoint B" in message
+
+
+def test_with_a_server_of_its_own_a_run_needs_only_the_path_of_b() -> None:
+    conf = load("model=local", "lane=L3", "checkpoint.path=/b")
+    assert conf.model.path == "" and derives(conf)
+    for words in (("server=attach", "server.base_url=http://h:1"), ("lane=L2",), ("lane=record",)):
+        assert "model.path=…" in refusal("model=local", "checkpoint.path=/b", *words)
+    assert "checkpoint.path=…" in refusal("model=local", "lane=L3")
 
 
 def test_everything_that_is_missing_is_listed_at_once() -> None:

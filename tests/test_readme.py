@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from readme_commands import README, Command, commands, placed
+from report.diagnosed import diagnosed
+from report.diagnosed import run as diagnosed_run
 from report.sweeps import write_sweep
 
 from vst.checkpoint.tiny import make_tiny_pair
@@ -42,7 +44,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     git = ("git", "-c", "user.name=x", "-c", "user.email=x@example.org")
     for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
         subprocess.run([*git, *words], cwd=repository, check=True)
-    own = {"root": str(root), "repository": str(repository), "NAME": "tiny"}
+    diagnosis = diagnosed_run(root / "diagnosis", diagnosed())
+    own = {"root": str(root), "repository": str(repository), "NAME": "tiny", "DIAGNOSIS_DIR": str(diagnosis)}
     return {**own, "/nvme/a": str(a), "/nvme/b": str(b), "RUN_DIR": str(run), "SWEEP_DIR": str(sweep)}
 
 

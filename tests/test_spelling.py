@@ -67,3 +67,8 @@ def test_with_another_primary_configuration_or_search_path_nothing_is_certain() 
 
 def test_the_keys_are_those_of_the_schema() -> None:
     assert {"lane.cycles", "server.capabilities.reason", "transfer.timeouts.join_s", "console"} <= set(known_keys())
+
+
+def test_an_option_in_a_folder_of_a_group_is_known_with_its_folder() -> None:
+    assert misspelt(["model=zoo/mixtral"], conf_dir()) == []
+    assert "the nearest are zoo/mixtral, " in said("model=zoo/mixtrall")

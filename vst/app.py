@@ -119,6 +119,7 @@ def execute(conf: VstConf, run: RunDir) -> int:
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
     from vst.lanes import evaluate, ladder, operate, publish, records, selftest
+    from vst.lanes.diagnose import lane as diagnosis
 
     operations = {
         "publish": publish.publish,
@@ -126,6 +127,7 @@ def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None
         "record": records.record,
         "compare": records.compare,
         "eval": evaluate.evaluate_model,
+        "diagnose": diagnosis.diagnose,
         "selftest": selftest.selftest,
     }
     return operations.get(name, ladder.climb)

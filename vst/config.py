@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from vst.checkpoint.zoo.catalogue import CATALOGUE, PREFIX
 from vst.errors import ConfigError
 from vst.evals.options import EvalConf, eval_problems
 from vst.provenance.composed import resolved_digest
@@ -32,12 +33,13 @@ EVALUATING = ("L5",)
 FAULTS = ("publisher_killed", "control_plane_cut", "update_refused", "hang", "server_killed")
 ENDURANCE_S = ("fault_push_s", "hang_s", "limit_s", "quiet_s")
 CONSOLES = ("auto", "plain", "json")
-OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "selftest")
+OPERATIONS = ("publish", "lifecycle", "record", "compare", "eval", "diagnose", "selftest")
 
 
 @dataclass
 class ModelConf:
-    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path.
+    """Checkpoint A: what the server was started from. ``generate`` names an embedded pair instead of a path; ``derive``
+    makes A from B where only B is given and the run starts its server itself.
 
     ``draft_path`` is the draft for speculative decoding that the server was started with, a checkpoint of its own;
     ``draft_method`` is what vLLM calls its kind, ``draft_model`` where nothing is said.
@@ -48,6 +50,7 @@ class ModelConf:
     revision: str | None = None
     trusted: str | None = None
     generate: str | None = None
+    derive: bool = False
     draft_path: str | None = None
     draft_method: str | None = None
     draft_tokens: int = 2
@@ -167,7 +170,9 @@ class PublisherConf:
 @dataclass
 class LaneConf:
     """What is run: ``name`` a lane, ``ladder`` or an operation; ``controls`` is all, none or families separated by
-    commas. ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
+    commas. ``pushes`` is how many ``diagnose`` may make.
+
+    ``rows``, ``seeds``, ``parallel``, ``row_timeout_s`` and ``warm`` belong to ``selftest``.
     """
 
     name: str = MISSING
@@ -179,6 +184,7 @@ class LaneConf:
     unobservable: list[str] = field(default_factory=list)
     pause_mode: str = MISSING
     plan: str | None = None
+    pushes: int | None = None
     rows: str | None = None
     seeds: int | None = None
     parallel: int | None = None
@@ -262,7 +268,8 @@ class EnduranceConf:
 
 @dataclass
 class OracleConf:
-    """Probes and records; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
+    """Probes and records; ``search`` is how many further probe sets are asked for an expert that the first does not
+    reach; ``reference`` is the path of a record of B, null takes it from the cache or a cold server."""
 
     probes: int = MISSING
     seed: int = MISSING
@@ -271,6 +278,7 @@ class OracleConf:
     output_tokens: int = MISSING
     top_k: int = MISSING
     repeats: int = MISSING
+    search: int = MISSING
     reference: str | None = None
     reference_cache: bool = MISSING
 
@@ -403,6 +411,8 @@ def _missing(cfg: DictConfig) -> set[str]:
         missing -= {"checkpoint.path"}
     if cfg.model.generate is not None or cfg.lane.name in ("compare", "selftest"):
         missing -= {"model.path"}
+    if derives(cfg):
+        missing -= {"model.path"}
     if cfg.server.kind == "attach" and cfg.server.base_urls:
         missing -= {"server.base_url"}
     elif cfg.server.kind == "attach" and (OmegaConf.is_missing(cfg.server, "base_url") or not cfg.server.base_url):
@@ -410,6 +420,16 @@ def _missing(cfg: DictConfig) -> set[str]:
     if cfg.lane.name == "compare":
         missing |= {f"lane.{side}" for side in ("left", "right") if not cfg.lane[side]}
     return missing
+
+
+def derives(cfg: DictConfig | VstConf) -> bool:
+    """Whether A is made from B: nothing but B is given, and the server that is started on A is the run's own."""
+    if isinstance(cfg, DictConfig):
+        given = not OmegaConf.is_missing(cfg.checkpoint, "path") and bool(cfg.checkpoint.path)
+    else:
+        given = bool(cfg.checkpoint.path)
+    own = cfg.server.kind != "attach" and needs_checkpoint(cfg.lane)
+    return bool(given and own and cfg.model.derive and cfg.model.draft_path is None)
 
 
 def _missing_beside(cfg: DictConfig) -> set[str]:
@@ -448,7 +468,7 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "console": (conf.console, CONSOLES),
-        "model.generate": (conf.model.generate, (None, "tiny")),
+        "model.generate": (conf.model.generate, (None, "tiny", *(f"{PREFIX}{name}" for name in CATALOGUE))),
         "server.capabilities.sleep": (conf.server.capabilities.sleep, ("memory", "flags", "none")),
         **{
             f"lifecycle.admission.{key}": (value, ("held", "refused", "either"))
@@ -473,6 +493,7 @@ def _problems(conf: VstConf) -> list[str]:
         "server.replicas": (conf.server.replicas, 1),
         "oracle.max_tokens": (conf.oracle.max_tokens, conf.oracle.min_tokens),
         "oracle.top_k": (conf.oracle.top_k, 1),
+        "oracle.search": (conf.oracle.search, 0),
         "endurance.cycles": (conf.endurance.cycles, 1),
         "endurance.answers": (conf.endurance.answers, 1),
         "load.prompts": (conf.load.prompts, 1),
@@ -486,9 +507,8 @@ def _problems(conf: VstConf) -> list[str]:
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
         "model.draft_tokens": (conf.model.draft_tokens, 1),
     }
-    at_least |= {
-        f"lane.{key}": (value, 1) for key in ("seeds", "parallel") if (value := getattr(conf.lane, key)) is not None
-    }
+    counts = {f"lane.{key}": getattr(conf.lane, key) for key in ("seeds", "parallel", "pushes")}
+    at_least |= {key: (value, 1) for key, value in counts.items() if value is not None}
     found += [f"{key}={value}: must be at least {least}" for key, (value, least) in at_least.items() if value < least]
     found += [f"{key}={value}: must be positive" for key, value in _positive(conf).items() if not 0 < value < math.inf]
     ports = {"server.port": conf.server.port, "transfer.port": conf.transfer.port}

@@ -133,6 +133,8 @@ class RunConsole:
         if verdict.covered:
             covered = verdict.covered
             self._console.print(f"covered by controls: {covered['tensors']} tensors, {covered['bytes']} bytes")
+            if "experts" in covered:
+                self._console.print(f"reached by the probes: {covered['experts']} expert families")
         for one in server.get("servers", [{"server": "server", **server}]):
             left = ", ".join(f"{key} {plain(one[key])}" for key in ("state", "holds", "left"))
             self._console.print(escape(f"{one['server']}: {left}"))

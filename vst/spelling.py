@@ -17,7 +17,7 @@ from vst.config import VstConf
 
 DIRECTORY_FLAGS = ("--config-dir", "-cd")
 OTHER_SOURCES = ("--config-path", "-cp", "--config-name", "-cn", "--shell-completion", "-sc")
-NAME = re.compile(r"[\w.-]+")
+NAME = re.compile(r"[\w./-]+")
 NEAREST = 3
 
 
@@ -51,7 +51,9 @@ def _about(word: str, places: Sequence[Path]) -> Iterator[str]:
 
 
 def _options(group: str, places: Sequence[Path]) -> list[str]:
-    return sorted({file.stem for place in places if "." not in group for file in (place / group).glob("*.yaml")})
+    """The options of a group, those in folders below it with the folder: ``zoo/llama``."""
+    below = [place / group for place in places if "." not in group]
+    return sorted({str(file.relative_to(at).with_suffix("")) for at in below for file in at.rglob("*.yaml")})
 
 
 def _groups(places: Sequence[Path]) -> list[str]:

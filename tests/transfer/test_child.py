@@ -165,6 +165,27 @@ def test_a_control_sends_the_named_tensors_from_the_other_checkpoint(
     assert here.events()[-1]["content_digest"] != pair.manifests["b"].content_digest
 
 
+def test_a_partial_push_sends_the_named_tensors_alone_and_leaves_the_others(
+    here: Here, server: WorkerServer, pair: Pair
+) -> None:
+    only = ("lm_head.weight", "model.norm.weight")
+    here.session.push(PushPlan(pair.files["a"], "whole"))
+    here.session.push(PushPlan(pair.files["b"], "part", only=only))
+    a, b = digests(pair.manifests["a"]), digests(pair.manifests["b"])
+    assert arrived(server) == {name: b[name] if name in only else a[name] for name in a}
+    assert [event["tensors"] for event in here.events() if event["event"] == "done"] == [len(a), 2]
+    here.session.push(PushPlan(pair.files["b"], "whole again"))
+    assert arrived(server) == b
+
+
+def test_a_partial_push_of_a_tensor_that_is_not_there_sends_nothing(
+    here: Here, server: WorkerServer, pair: Pair
+) -> None:
+    with pytest.raises(VerificationError, match="has no tensor nobody"):
+        here.session.push(PushPlan(pair.files["b"], "part", only=("lm_head.weight", "nobody")))
+    assert server.paths() == []
+
+
 def test_the_reports_of_a_push_name_phases_calls_and_bytes(here: Here, pair: Pair) -> None:
     here.session.push(PushPlan(pair.files["b"], "label"))
     events = here.events()

@@ -71,7 +71,7 @@ def _by_words(words: list[str], config: dict[str, Any] | None) -> str:
         return "norm"
     if last in STATE_WORDS or (last in BY_PARENT and _in_state_space(words, config)):
         return "state_space"
-    if _is_router(words):
+    if is_router(words):
         return "router"
     return _expert(words) or _projection(words)
 
@@ -83,7 +83,8 @@ def _in_state_space(words: list[str], config: dict[str, Any] | None) -> bool:
     return bool(inside)
 
 
-def _is_router(words: list[str]) -> bool:
+def is_router(words: list[str]) -> bool:
+    """Whether the words of a tensor name, without its leaf, are those of a router."""
     if ROUTERS.intersection(words[-2:]):
         return True
     return words[-1] in ("gate", "wg") and len(words) > 1 and bool(ROUTER_PARENTS.fullmatch(words[-2]))

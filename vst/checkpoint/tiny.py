@@ -71,7 +71,7 @@ def make_tiny_pair(directory: Path) -> tuple[Path, Path]:
     directory.mkdir(parents=True, exist_ok=True)
     targets = {role: directory / role for role in SEEDS}
     if not all(map(_complete, targets, targets.values())):
-        with _locked(directory / ".lock"):
+        with locked(directory / ".lock"):
             for role, target in targets.items():
                 if not _complete(role, target):
                     _install(role, target)
@@ -107,7 +107,7 @@ def _install(role: str, target: Path) -> None:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     deadline = time.monotonic() + LOCK_SECONDS
     with open(path, "w") as stream:
         while not _try_lock(stream.fileno()):

@@ -11,11 +11,12 @@ from typing import Any
 from vst.checkpoint.config_file import try_config
 from vst.checkpoint.families import families
 from vst.checkpoint.manifest import TensorEntry
+from vst.lanes import expert_search
 from vst.lanes.asking import take
 from vst.lanes.drafts import push_with_draft
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push
-from vst.oracle.compare import difference
+from vst.oracle.compare import Difference, difference
 from vst.oracle.record import Record
 from vst.transfer.plan import Sent
 from vst.verdict import Check, Outcome
@@ -46,6 +47,7 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
     """Push one control for each family and judge whether it was noticed; fills the session's covered share."""
     checks: list[Check] = []
     noticed: list[str] = []
+    unseen: dict[str, list[Record]] = {}
     asked = wanted(session)
     for number, name in enumerate(asked, 1):
         names = changed(session, groups(session)[name])
@@ -60,10 +62,36 @@ def run_controls(session: Session, cold_b: Record, sent: list[Sent]) -> list[Che
         checks.append(control_check(session, name, names, record, cold_b))
         if checks[-1].outcome is Outcome.PASS:
             noticed += names
+        elif name.startswith(expert_search.PREFIX) and session.conf.oracle.search:
+            unseen[name] = expert_search.ask(session, f"control-{name}")
+    if unseen:
+        noticed += _search(session, cold_b, unseen, sent, checks)
     checks += [_unknown(name) for name in unknown(session)]
     checks += [left_out(name) for name in groups(session) if name not in asked]
     session.covered = share(session, noticed)
     return checks
+
+
+def _search(
+    session: Session, cold_b: Record, unseen: dict[str, list[Record]], sent: list[Sent], checks: list[Check]
+) -> list[str]:
+    """Look for experts with further probes; puts their checks in place and returns the tensors that were noticed."""
+    session.progress.say(f"further probes for {len(unseen)} expert families")
+    found = expert_search.search(session, cold_b, unseen, sent)
+    names: list[str] = []
+    for at, check in enumerate(checks):
+        name = check.id.removeprefix("control.")
+        if name in found:
+            checks[at] = found_check(check, name, found[name].number, found[name].apart, session.need("floor"))
+            names += changed(session, groups(session)[name])
+    return names
+
+
+def found_check(check: Check, name: str, number: int, apart: Difference, floor: float) -> Check:
+    """The control of an expert that only a further probe set noticed."""
+    observed = {"tensors": check.observed["tensors"], "noticed": True, **apart.to_json(), "more": number}
+    evidence = f"record-{expert_search.file_of(f'control-{name}', number)}.json"
+    return Check(check.id, Outcome.PASS, observed, "noticed", floor, evidence=evidence)
 
 
 def unknown(session: Session) -> list[str]:
@@ -119,7 +147,10 @@ def share(session: Session, noticed: list[str]) -> dict[str, Any]:
     seen = set(noticed)
     count = sum(entry.nbytes for entry in manifest.tensors if entry.name in seen)
     total = manifest.total_bytes
+    experts = [names for name, names in groups(session).items() if name.startswith(expert_search.PREFIX)]
+    routed = sum(all(entry.name in seen for entry in names) for names in experts)
     return {
+        **({"experts": f"{routed} of {len(experts)}"} if experts else {}),
         "tensors": f"{len(seen)} of {len(manifest.tensors)}",
         "tensor_share": round(len(seen) / len(manifest.tensors), 6),
         "bytes": f"{count} of {total}",

@@ -9,7 +9,9 @@ from typing import Any, cast
 from vst.checkpoint.audit import AuditOptions, audit
 from vst.checkpoint.manifest import Manifest
 from vst.checkpoint.stability import FileIdentity, identities, stable_check
-from vst.config import needs_checkpoint
+from vst.checkpoint.survey import survey
+from vst.checkpoint.zoo.catalogue import PREFIX
+from vst.config import derives, needs_checkpoint
 from vst.errors import ConfigError
 from vst.lanes.session import Session
 from vst.lanes.transaction import write_manifest
@@ -26,8 +28,10 @@ def resolve_paths(session: Session, model: bool = True) -> dict[str, Path]:
         (model and not conf.model.path) or (not conf.checkpoint.path and needs_checkpoint(conf.lane))
     ):
         _generate(session, model)
+    if model and not conf.model.path and derives(conf):
+        _derive(session)
     roles = {}
-    if model:
+    if model and (conf.model.path or not derives(conf)):
         roles["model"] = Path(conf.model.path).expanduser().absolute()
     if needs_checkpoint(conf.lane):
         roles["checkpoint"] = Path(conf.checkpoint.path).expanduser().absolute()
@@ -35,8 +39,6 @@ def resolve_paths(session: Session, model: bool = True) -> dict[str, Path]:
 
 
 def _generate(session: Session, model: bool) -> None:
-    from vst.checkpoint.tiny import make_tiny_pair
-
     conf = session.conf
     if bool(conf.model.path) != bool(conf.checkpoint.path) and model:
         given, other = ("model.path", "checkpoint.path") if conf.model.path else ("checkpoint.path", "model.path")
@@ -44,13 +46,38 @@ def _generate(session: Session, model: bool) -> None:
             f"{given} is set and {other} is not: set both, or neither for the embedded pair (or use model=local)"
         )
     session.progress.say("making the embedded pair of checkpoints")
-    a, b = make_tiny_pair(Path(conf.paths.cache).expanduser().absolute() / "tiny")
+    a, b = _pair(str(conf.model.generate), Path(conf.paths.cache).expanduser().absolute())
     for owner, name, path in ((conf.model, "model.path", a), (conf.checkpoint, "checkpoint.path", b)):
         if not owner.path:
             owner.path = str(path)
             session.run.defaults.append(
                 {"key": name, "value": str(path), "from": f"model.generate={conf.model.generate}"}
             )
+
+
+def _derive(session: Session) -> None:
+    """Make A from B. A B that cannot be read is audited alone, and its problems are the verdict."""
+    from vst.checkpoint.derived import derive
+
+    conf = session.conf
+    checkpoint = Path(conf.checkpoint.path).expanduser().absolute()
+    if survey(checkpoint, conf.checkpoint.allow_extra_shards).problems:
+        return
+    session.progress.say("making checkpoint A from B: model.path is not set")
+    path = derive(checkpoint, Path(conf.paths.cache).expanduser().absolute() / "derived")
+    conf.model.path = str(path)
+    session.run.defaults.append({"key": "model.path", "value": str(path), "from": "model.derive=true: made from B"})
+
+
+def _pair(generate: str, cache: Path) -> tuple[Path, Path]:
+    """The pair that ``model.generate`` names, made in the cache unless it is there."""
+    if generate == "tiny":
+        from vst.checkpoint.tiny import make_tiny_pair
+
+        return make_tiny_pair(cache / "tiny")
+    from vst.checkpoint.zoo.make import make_zoo_pair
+
+    return make_zoo_pair(cache / "zoo", generate.removeprefix(PREFIX))
 
 
 def run_files(session: Session, model: bool = True) -> tuple[LaneVerdict, dict[str, dict[str, FileIdentity]]]:

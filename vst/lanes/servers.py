@@ -21,7 +21,7 @@ from vst.server.process import ServerProcess, expect_free, free_port
 from vst.server.seats import server_titles
 from vst.verdict import Check, Outcome
 
-UNDER_TEST, REFERENCE = "model", "reference"
+UNDER_TEST, REFERENCE, MIXTURE = "model", "reference", "mixture"
 NO_TOKENIZER = "--skip-tokenizer-init"
 TOKENIZER_FILES = {"tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json", "tiktoken.model"}
 
@@ -164,7 +164,7 @@ def _launch(session: Session, model: Path, label: str, index: int, title: str) -
     expect_free(conf.host, port)
     flags, name = spec(session, index), served_name(session)
     argv = command(flags, model, conf.host, port, name, _draft_of(session, model))
-    if label != REFERENCE:
+    if not label.startswith((REFERENCE, MIXTURE)):
         argv += fault_words(conf.faults, index + 1)
     env = environment(flags, os.environ)
     session.run.event("server_start", label=label, argv=argv)

@@ -37,7 +37,7 @@ class Push:
     """What to push: the role whose manifest is claimed, and the tensors that a control takes from the other role.
 
     ``seconds`` slows the push down to last about so long, where it would be over sooner. ``draft``: into the server's
-    draft, whose transaction leaves the label of the model as it is.
+    draft, whose transaction leaves the label of the model as it is. ``only``: a partial push of these tensors alone.
     """
 
     role: str
@@ -46,6 +46,7 @@ class Push:
     purpose: str = "transition"
     seconds: float | None = None
     draft: bool = False
+    only: tuple[str, ...] = ()
 
 
 class TransactionFailed(VstError):
@@ -122,7 +123,8 @@ Moves = Callable[[Session, Push, "str | None", Steps], Sent]
 def _transaction(session: Session, push: Push, file: str, moves: Moves) -> Sent:
     session.transactions += 1
     manifest = session.manifests[push.role]
-    label = session.label if push.draft else make_label(manifest, session.transactions, push.other is not None)
+    control = push.other is not None or bool(push.only)
+    label = session.label if push.draft else make_label(manifest, session.transactions, control)
     timeline = session.run.evidence.timeline
     timeline.open(session.transactions, push.purpose, session.label)
     steps = Steps(timeline)
@@ -132,6 +134,7 @@ def _transaction(session: Session, push: Push, file: str, moves: Moves) -> Sent:
         "purpose": push.purpose,
         "claimed": {"role": push.role, "path": str(manifest.path), "content_digest": manifest.content_digest},
         "from_other": {"role": push.other, "tensors": list(push.from_other)} if push.other else None,
+        **({"only": list(push.only)} if push.only else {}),
         "label": {"before": session.label, "set": label},
         "began": utc_now(),
         "outcome": "in_progress",
@@ -215,6 +218,7 @@ def _push(session: Session, push: Push, label: str | None, steps: Steps) -> Sent
         from_other=push.from_other,
         rate_limit=_rate(session, push, total),
         draft=push.draft,
+        only=push.only,
     )
     sent: Sent = session.need("publisher").push(plan, total)
     steps.end(begun)
@@ -238,6 +242,8 @@ def _content(push: Push) -> str:
     if push.draft:
         # The draft's roles are named after the model's that they belong to.
         return push.role.removeprefix("draft-")
+    if push.only:
+        return f"what it held, with {len(push.only)} tensors of {push.role}"
     return f"{push.role} with {len(push.from_other)} tensors of {push.other}" if push.other else push.role
 
 

@@ -16,6 +16,8 @@ import yaml
 
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
+from vst.lanes.diagnose.found import FILE as DIAGNOSIS
+from vst.lanes.expert_search import KEEPS_B, file_of
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
 from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
@@ -26,6 +28,7 @@ from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
 from vst.provenance.composed import RESOLVED
 from vst.provenance.links import REFERENCE
+from vst.provenance.rejudge_diagnosis import diagnosis_checks
 from vst.provenance.rejudge_endurance import EnduranceJudge
 from vst.provenance.rejudge_evaluations import EvaluationJudge
 from vst.provenance.report import Report
@@ -111,6 +114,8 @@ class Judge:
             return self._each(lane, stored)
         if lane == "selftest":
             return self._selftest.get(name)
+        if lane == "diagnose" and name.startswith("diagnose."):
+            return self._diagnosis.get(name)
         if lane == "L6":
             return self._endurance.again(name, stored, self._verdict)
         judges = {
@@ -132,6 +137,10 @@ class Judge:
         if content is None:
             raise VerificationError(f"{selftest.FILE} is missing or damaged")
         return {check.id: check for check in selftest.checks(content)}
+
+    @cached_property
+    def _diagnosis(self) -> Mapping[str, Check]:
+        return diagnosis_checks(self._bundle.json(DIAGNOSIS), self.record, self._need_floor())
 
     @cached_property
     def _endurance(self) -> EnduranceJudge:
@@ -295,11 +304,15 @@ class Judge:
         return {**apart.to_json(), "record": stored["record"], "holds": stored["holds"], "looks_like": like}
 
     def _control(self, family: str, stored: Stored) -> Check | None:
-        name = f"record-control-{family}.json"
+        name, whole, more = f"record-control-{family}.json", REFERENCE, (stored["observed"] or {}).get("more")
+        if more is not None:
+            name = f"record-{file_of(f'control-{family}', more)}.json"
+            whole = f"record-{file_of(KEEPS_B, more)}.json"
         if name not in self._bundle.files and stored["evidence"] is None:
             return None
-        apart = difference(self.record(name), self.record(REFERENCE), self._need_floor())
+        apart = difference(self.record(name), self.record(whole), self._need_floor())
         observed = {"tensors": stored["observed"]["tensors"], "noticed": not apart.equal, **apart.to_json()}
+        observed |= {"more": more} if more is not None else {}
         unseen = Outcome.NOT_APPLICABLE if family in (self._lane.get("unobservable") or ()) else Outcome.INCONCLUSIVE
         outcome = unseen if apart.equal else Outcome.PASS
         return Check(f"control.{family}", outcome, observed, stored["expected"], self.floor, stored["reason"])

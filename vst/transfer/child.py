@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -148,7 +149,7 @@ class Session:
         if self._engine is None:
             raise VerificationError("push before join")
         self._plan = plan
-        (self._draft_engine(plan) if plan.draft else self._engine).send_weights()
+        (self._draft_engine(plan) if plan.draft or plan.only else self._engine).send_weights()
         if self._sent is None:
             raise VerificationError("vLLM's sender returned without asking for the finish; nothing was finished")
         self.reports.say("done", **self._sent.to_json())
@@ -159,8 +160,8 @@ class Session:
         return adapter.make_source(meta, self._stream)
 
     def _draft_engine(self, plan: PushPlan) -> Any:
-        """The sender of the draft's tensors: another layout over the same group."""
-        layout = load_manifest(plan.manifest)
+        """The sender of the draft's tensors, or of a part of the model's: another layout over the same group."""
+        layout = part_of(load_manifest(plan.manifest), plan.only)
         if self._draft is None or self._draft[0] != layout.layout_digest:
             self._draft = layout.layout_digest, adapter.beside(self._engine, self._source(layout))
         return self._draft[1]
@@ -176,8 +177,9 @@ class Session:
         plan, layout = self._plan, self._layout
         if plan is None or layout is None:
             raise VerificationError("vLLM's sender asked for tensors outside of a push")
-        manifest = load_manifest(plan.manifest)
-        if not plan.draft and manifest.layout_digest != layout.layout_digest:
+        whole = load_manifest(plan.manifest)
+        manifest = part_of(whole, plan.only)
+        if not plan.draft and whole.layout_digest != layout.layout_digest:
             raise VerificationError("the checkpoint to push has another layout than the one this session joined with")
         parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
         self._ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)
@@ -199,6 +201,16 @@ class Session:
 
 def load_manifest(path: str) -> Manifest:
     return Manifest.from_json(json.loads(Path(path).read_text()))
+
+
+def part_of(manifest: Manifest, only: tuple[str, ...]) -> Manifest:
+    """The manifest with the tensors named in ``only`` and no others; the whole one where nothing is named."""
+    if not only:
+        return manifest
+    if missing := sorted(set(only) - set(manifest.by_name)):
+        raise VerificationError(f"{manifest.path} has no tensor {missing[0]}, which was to be pushed alone")
+    kept = set(only)
+    return replace(manifest, tensors=tuple(entry for entry in manifest.tensors if entry.name in kept))
 
 
 def mixed(manifest: Manifest, other: Manifest | None, names: tuple[str, ...]) -> list[tuple[Manifest, TensorEntry]]:

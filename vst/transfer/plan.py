@@ -65,7 +65,8 @@ class PushPlan:
     ``manifest`` and ``other`` are files written by ``Manifest.to_json``. ``from_other`` names the tensors whose bytes
     come from ``other`` (a negative control); empty for an honest push. ``rate_limit`` is in bytes a second, None for
     none. ``draft``: the tensors are for the server's draft, in a transaction of its own; ``label`` is then that of the
-    model, which stays, and None for a server that has none.
+    model, which stays, and None for a server that has none. ``only`` names the tensors of a partial push, which leaves
+    all others as they are on the server; empty for a whole one.
     """
 
     manifest: str
@@ -74,13 +75,14 @@ class PushPlan:
     from_other: tuple[str, ...] = field(default=())
     rate_limit: float | None = None
     draft: bool = False
+    only: tuple[str, ...] = field(default=())
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> PushPlan:
-        return PushPlan(**{**data, "from_other": tuple(data["from_other"])})
+        return PushPlan(**{**data, "from_other": tuple(data["from_other"]), "only": tuple(data.get("only", ()))})
 
 
 @dataclass(frozen=True)
