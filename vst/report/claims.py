@@ -18,6 +18,7 @@ LANES = {
     "lifecycle": "The whole chain around an update was driven in its legal order.",
     "eval": "Every question of the evaluation was answered and scored.",
     "snapshot": "The code that ran is the code that the snapshot pins.",
+    "diagnose": "Every tensor's update arrives; where one does not, it is named.",
     "selftest": "Every fault that was planted in a server was caught.",
 }
 
@@ -55,6 +56,10 @@ CHECKS = (
     ("transition.final", "it ends at the checkpoint that was asked for"),
     ("cache.cold", "no cache of the old weights was used"),
     ("control.*", "stale weights of this family would be noticed"),
+    ("diagnose.identity", "A pushed over A changes no answer"),
+    ("diagnose.to_b", "after a push of B it answers like a cold B"),
+    ("diagnose.tensors", "every tensor's update arrives"),
+    ("diagnose.reload", "vLLM's own reload from disk arrives too"),
     ("pause.keep", "a frozen stream goes on without losing a token"),
     ("pause.abort", "pausing by abort ends what runs, and nothing else"),
     ("pause.wait", "pausing by wait lets what runs finish"),
