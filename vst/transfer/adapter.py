@@ -60,8 +60,19 @@ def installed_version() -> str:
     return str(vllm.__version__)
 
 
-def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
-    """A ``WeightSource`` of the installed vLLM over fixed ``metadata``; each pass takes a fresh ``stream()``."""
+def make_source(
+    metadata: list[Declared], stream: Callable[[], Pairs], frames: Callable[[int], Iterator[Any]] | None = None
+) -> Any:
+    """A ``WeightSource`` of the installed vLLM over fixed ``metadata``; each pass takes a fresh ``stream()``.
+
+    ``frames`` gives the same tensors cut for buckets of so many bytes, which only our own engine asks for.
+    """
+    source = _source_class(metadata, stream)()
+    source.frames = frames
+    return source
+
+
+def _source_class(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
     from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
 
     declared_meta = [ParamMeta(m.name, m.dtype, m.shape) for m in metadata]
@@ -75,7 +86,7 @@ def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
             def __iter__(self) -> Pairs:
                 return stream()
 
-        return MethodSource()
+        return MethodSource
 
     class CachedSource(WeightSource):  # type: ignore[misc]
         @cached_property
@@ -85,7 +96,7 @@ def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
         def iter_full(self) -> Pairs:
             return stream()
 
-    return CachedSource()
+    return CachedSource
 
 
 def declared(source: Any) -> list[Any]:

@@ -18,11 +18,9 @@ import time
 import traceback
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from vst.checkpoint.manifest import Manifest, TensorEntry
-from vst.checkpoint.reader import TensorReader
+from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VerificationError, VstError
 from vst.lifeline import die_with_parent
 from vst.provenance.imports import library_facts
@@ -30,10 +28,10 @@ from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
 from vst.transfer import adapter
 from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
-from vst.transfer.ledger import Ledger
+from vst.transfer.outgoing import Memory, Outgoing, expect_layout
+from vst.transfer.parts import load_manifest, mixed
+from vst.transfer.pipeline import Filled
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
-
-PROGRESS_S = 0.05
 
 
 class Reports:
@@ -91,7 +89,9 @@ class WeightSyncClient:
         self._session.phase("broadcast")
 
     def update_weights(self, update_info: Any) -> None:
+        begun = time.monotonic()
         self._control.post("/update_weights", {"update_info": update_info})
+        self._session.updated(begun)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         label = self._session.complete()
@@ -107,9 +107,10 @@ class Session:
         self._engine: Any = None
         self._draft: tuple[str, Any] | None = None
         self._layout: Manifest | None = None
-        self._device = "cpu"
+        self._where: JoinPlan | None = None
+        self._memory = Memory()
         self._plan: PushPlan | None = None
-        self._ledger: Ledger | None = None
+        self._outgoing: Outgoing | None = None
         self._sent: Sent | None = None
 
     @property
@@ -123,7 +124,7 @@ class Session:
     def join(self, plan: JoinPlan) -> None:
         self.phase("join")
         layout = load_manifest(plan.layout)
-        self._layout, self._device = layout, plan.device
+        self._layout, self._where = layout, plan
         if plan.device != "cpu":
             import torch
 
@@ -147,16 +148,16 @@ class Session:
     def push(self, plan: PushPlan) -> None:
         if self._engine is None:
             raise VerificationError("push before join")
-        self._plan = plan
+        self._plan, self._outgoing = plan, self._prepare(plan)
         (self._draft_engine(plan) if plan.draft else self._engine).send_weights()
         if self._sent is None:
             raise VerificationError("vLLM's sender returned without asking for the finish; nothing was finished")
         self.reports.say("done", **self._sent.to_json())
-        self._plan = self._ledger = self._sent = None
+        self._plan = self._outgoing = self._sent = None
 
     def _source(self, layout: Manifest) -> Any:
         meta = [adapter.Declared(t.name, torch_dtype(t.dtype), t.shape) for t in layout.tensors]
-        return adapter.make_source(meta, self._stream)
+        return adapter.make_source(meta, self._stream, self._frames)
 
     def _draft_engine(self, plan: PushPlan) -> Any:
         """The sender of the draft's tensors: another layout over the same group."""
@@ -167,59 +168,40 @@ class Session:
 
     def complete(self) -> str | None:
         """Close the ledger and give the label; raises when the stream was not sent whole."""
-        if self._plan is None or self._ledger is None:
+        if self._plan is None or self._outgoing is None:
             raise VerificationError("finish was asked for before anything was sent")
-        self._sent = self._ledger.close()
+        self._sent = self._outgoing.close()
         return self._plan.label
 
-    def _stream(self) -> Iterator[tuple[str, Any]]:
-        plan, layout = self._plan, self._layout
-        if plan is None or layout is None:
-            raise VerificationError("vLLM's sender asked for tensors outside of a push")
+    def updated(self, begun: float) -> None:
+        """The servers have answered the update that was called at ``begun``: all is received and loaded there."""
+        if self._outgoing is not None:
+            watch, nbytes = self._outgoing.watch, self._outgoing.ledger.bytes
+            watch.add("server_update", begun, time.monotonic() - begun, nbytes)
+
+    def _prepare(self, plan: PushPlan) -> Outgoing:
+        """Everything that can be refused is refused here, before a server has been told to begin."""
+        if self._layout is None or self._where is None:
+            raise VerificationError("push before join")
         manifest = load_manifest(plan.manifest)
-        if not plan.draft and manifest.layout_digest != layout.layout_digest:
-            raise VerificationError("the checkpoint to push has another layout than the one this session joined with")
+        expect_layout(manifest, self._layout, plan.draft)
         parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
-        self._ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)
-        for name, tensor in self._paced(self._ledger.watch(read(parts)), plan.rate_limit, manifest.total_bytes):
-            yield name, tensor if self._device == "cpu" else tensor.to(self._device)
 
-    def _paced(self, pairs: Iterator[tuple[str, Any]], limit: float | None, total: int) -> Iterator[tuple[str, Any]]:
-        begun = told = time.monotonic()
-        done = 0
-        for name, tensor in pairs:
-            yield name, tensor
-            done += tensor.numel() * tensor.element_size()
-            if limit:
-                time.sleep(max(0.0, begun + done / limit - time.monotonic()))
-            if time.monotonic() - told >= PROGRESS_S or done == total:
-                told = time.monotonic()
-                self.reports.say("progress", bytes=done, total=total)
+        def tell(done: int, total: int) -> None:
+            self.reports.say("progress", bytes=done, total=total)
 
+        return Outgoing(plan, self._where, parts, manifest, self._memory, tell)
 
-def load_manifest(path: str) -> Manifest:
-    return Manifest.from_json(json.loads(Path(path).read_text()))
+    def _stream(self) -> Iterator[tuple[str, Any]]:
+        return self._now().pairs()
 
+    def _frames(self, bucket_bytes: int) -> Iterator[Filled]:
+        return self._now().frames(bucket_bytes)
 
-def mixed(manifest: Manifest, other: Manifest | None, names: tuple[str, ...]) -> list[tuple[Manifest, TensorEntry]]:
-    """The tensors to send in canonical order, each with the manifest that its bytes come from."""
-    if other is None:
-        return [(manifest, entry) for entry in manifest.tensors]
-    kept = set(names)
-    return [
-        (other, other.by_name[entry.name]) if entry.name in kept else (manifest, entry) for entry in manifest.tensors
-    ]
-
-
-def read(parts: list[tuple[Manifest, TensorEntry]]) -> Iterator[tuple[str, Any]]:
-    """Each tensor in a buffer of its own, one at a time: nothing here keeps it once it was taken."""
-    import torch
-
-    readers = {id(manifest): TensorReader(manifest) for manifest, _ in parts}
-    for manifest, entry in parts:
-        buffer = torch.empty(entry.nbytes, dtype=torch.uint8)
-        readers[id(manifest)].read_into(entry, memoryview(buffer.numpy()))
-        yield entry.name, buffer.view(torch_dtype(entry.dtype)).view(entry.shape)
+    def _now(self) -> Outgoing:
+        if self._outgoing is None:
+            raise VerificationError("vLLM's sender asked for tensors outside of a push")
+        return self._outgoing
 
 
 def claim_stdout() -> TextIO:
