@@ -42,6 +42,9 @@ from vst.transfer.plan import JoinPlan, Member, PushPlan, Sent
 from vst.transfer.publisher import Deadlines, Publisher
 
 DEADLINES = Deadlines(180, 120, 120, 120, 300, 1e7)
+SERVER_ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHDYNAMO_DISABLE": "1"}
+"""As in ``server=cpu``."""
+
 UNHASHED = Path(__file__).parent / "unhashed"
 
 
@@ -57,7 +60,7 @@ class Bench:
         self.undigested = work / "undigested.json"
         self.undigested.write_text(json.dumps(undigested))
         self.port = free_port("127.0.0.1")
-        spec = ServerSpec("cpu", "vst_gloo", 1, 1, 1, 256, None, ("--enforce-eager",), {"VLLM_CPU_KVCACHE_SPACE": "1"})
+        spec = ServerSpec("cpu", "vst_gloo", 1, 1, 1, 256, None, ("--enforce-eager",), SERVER_ENV)
         argv = command(spec, model, "127.0.0.1", self.port, "bench")
         self.server = ServerProcess(argv, environment(spec, os.environ), work / "server.log")
         self.control = ControlPlane(self.url, timeout_s=300)

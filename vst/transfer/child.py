@@ -26,6 +26,7 @@ from vst.lifeline import die_with_parent
 from vst.provenance.imports import library_facts
 from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
 from vst.transfer import adapter
+from vst.transfer.affinity import bind_near, pci_address
 from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
 from vst.transfer.outgoing import Memory, Outgoing, expect_layout
@@ -129,6 +130,8 @@ class Session:
             import torch
 
             torch.cuda.set_device(plan.device)
+            # The reading threads and the ring's pages come after this, and with it.
+            self.reports.say("numa", node=bind_near(pci_address(plan.device)))
         where = adapter.Rendezvous(
             plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
         )

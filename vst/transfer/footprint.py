@@ -17,6 +17,9 @@ NCCL_BUFFERS = 2
 """Packed buffers of vLLM's NCCL engine at each end; its own default."""
 
 NCCL_BUCKET_BYTES = 1 << 30
+STAGE_BYTES = 64 << 20
+"""A slot of the ring through which tensors get to a GPU; vLLM's own buffers are too large to be page-locked in fours.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def nccl_footprint(sizes: Sequence[int], bucket_bytes: int | None, slots: int, p
     device = min((NCCL_BUFFERS + 1) * packed, 2 * total)
     if not pipelined:
         return Footprint(1, largest, largest, largest, device, NCCL_BUFFERS * packed)
-    count, frame = largest_frame(sizes, size)
+    count, frame = largest_frame(sizes, STAGE_BYTES)
     ring = min(slots, max(count, 1))
     return Footprint(ring, frame, largest, ring * frame, device + ring * frame, NCCL_BUFFERS * packed)
 

@@ -24,6 +24,7 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
 
+from vst.transfer.affinity import like_parent
 from vst.transfer.gloo_group import Group, open_store, send, sizes, views
 from vst.transfer.pipeline import Filled
 from vst.transfer.receiving import arriving
@@ -108,7 +109,8 @@ class GlooWeightTransferEngine(NCCLWeightTransferEngine):  # type: ignore[misc]
         host, port = init_info.master_address, init_info.master_port
         store = open_store(host, port, init_info.world_size, master=False, timeout_s=init_info.timeout_s)
         address = address_towards(host, port)
-        self._group = Group(store, rank, init_info.world_size, address, init_info.timeout_s)
+        with like_parent():
+            self._group = Group(store, rank, init_info.world_size, address, init_info.timeout_s)
         self._bucket_bytes = init_info.bucket_bytes
 
     def receive_weights(self, update_info: GlooUpdateInfo) -> None:

@@ -11,7 +11,7 @@ import psutil
 
 from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.errors import VerificationError
-from vst.transfer.footprint import Footprint, expect_room, gloo_footprint, nccl_footprint
+from vst.transfer.footprint import STAGE_BYTES, Footprint, expect_room, gloo_footprint, nccl_footprint
 from vst.transfer.ledger import Ledger
 from vst.transfer.pace import Pace
 from vst.transfer.pipeline import Filled, Pipeline
@@ -71,6 +71,23 @@ class Outgoing:
 
     def frames(self, bucket_bytes: int) -> Iterator[Filled]:
         """Every frame of the push in order, each valid until the next is taken."""
+        for filled in self._filled(bucket_bytes):
+            begun = time.monotonic()
+            yield filled
+            self.watch.add("broadcast", begun, time.monotonic() - begun, _tensor_bytes(filled))
+
+    def pairs(self) -> Iterator[tuple[str, Any]]:
+        """Every tensor on the publisher's device: one at a time, or through the ring."""
+        if self._where.staging == "pipelined":
+            tensors = staged(self._filled(STAGE_BYTES), self._parts, self._where.device, self.watch)
+        else:
+            tensors = self._one_by_one()
+        for name, tensor in tensors:
+            begun = time.monotonic()
+            yield name, tensor
+            self.watch.add("broadcast", begun, time.monotonic() - begun, tensor.numel() * tensor.element_size())
+
+    def _filled(self, bucket_bytes: int) -> Iterator[Filled]:
         prefetch = prefetch_for(self._parts)
         ring = self._memory.ring(self.footprint, self._pinned)
         if prefetch is not None:
@@ -81,23 +98,10 @@ class Outgoing:
                     self.ledger.note(entry, digest)
                 for span in filled.frame.spans:
                     self._pace.passed(span.nbytes)
-                begun = time.monotonic()
                 yield filled
-                self.watch.add("broadcast", begun, time.monotonic() - begun, filled.frame.nbytes)
         finally:
             if prefetch is not None:
                 prefetch.stop()
-
-    def pairs(self) -> Iterator[tuple[str, Any]]:
-        """Every tensor on the publisher's device: one at a time, or through the ring."""
-        if self._where.staging == "pipelined":
-            tensors = staged(self.frames(self.footprint.slot_bytes), self._parts, self._where.device, self.watch)
-        else:
-            tensors = self._one_by_one()
-        for name, tensor in tensors:
-            begun = time.monotonic()
-            yield name, tensor
-            self.watch.add("broadcast", begun, time.monotonic() - begun, tensor.numel() * tensor.element_size())
 
     def _one_by_one(self) -> Iterator[tuple[str, Any]]:
         from vst.transfer import parts as reading
@@ -122,6 +126,10 @@ class Outgoing:
     def close(self) -> Sent:
         """The record of what was sent whole, with its stages and its memory; VerificationError if it was not whole."""
         return replace(self.ledger.close(), stages=self.watch.to_json(), memory=self.footprint.to_json())
+
+
+def _tensor_bytes(filled: Filled) -> int:
+    return sum(span.nbytes for span in filled.frame.spans)
 
 
 def _device_free(device: str) -> int | None:

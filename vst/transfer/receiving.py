@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from vst.transfer.affinity import like_parent
 from vst.transfer.footprint import RECEIVE_AHEAD
 from vst.transfer.gloo_group import Group, receive
 from vst.transfer.ring import slab
@@ -62,7 +63,8 @@ def arriving(group: Group, buckets: Iterable[Bucket], bucket_bytes: int) -> Iter
     ready: Queue[Any] = Queue(RECEIVE_AHEAD)
     stopped = threading.Event()
     todo = list(buckets)
-    threading.Thread(target=_receive, args=(group, todo, bucket_bytes, ready, stopped), daemon=True).start()
+    with like_parent():
+        threading.Thread(target=_receive, args=(group, todo, bucket_bytes, ready, stopped), daemon=True).start()
     try:
         for bucket in todo:
             got = ready.get()

@@ -7,13 +7,13 @@ the device. The ring's slot is free again when its copy has ended, so the host w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.transfer.dtypes import torch_dtype
 from vst.transfer.pipeline import Filled
 from vst.transfer.stages import Stopwatch
+from vst.transfer.wire import aligned
 
 
 class Copier:
@@ -42,12 +42,10 @@ class Copier:
             target.record_stream(self._stream)
             return self._stream.record_event()
 
-    def visible(self, copied: Any) -> Any:
-        """Order the consumer's stream behind a copy."""
-        if copied is None:
-            return nullcontext()
-        self._torch.cuda.current_stream(self._device).wait_event(copied)
-        return None
+    def order(self, copied: Any) -> None:
+        """Have the consumer's stream wait for a copy."""
+        if copied is not None:
+            self._torch.cuda.current_stream(self._device).wait_event(copied)
 
     def wait(self, copied: Any) -> None:
         """Return when the copy has ended, and its source may be written again."""
@@ -62,19 +60,16 @@ def staged(
     copier = Copier(device)
     whole: Any = None
     for filled in frames:
-        with watch.timed("stage", filled.frame.nbytes):
-            begins = filled.frame.spans[0].start == 0
-            entry = parts[filled.frame.spans[0].index][1]
-            # The first frame of a tensor that has several brings room for all of it.
-            if begins:
-                whole = copier.empty(max(filled.frame.nbytes, entry.nbytes))
-            start = filled.frame.spans[0].start
-            copied = copier.copy(whole[start : start + filled.frame.nbytes], filled.data)
+        first = filled.frame.spans[0]
+        with watch.timed("stage", sum(span.nbytes for span in filled.frame.spans)):
+            if first.start == 0:
+                # The first frame of a tensor that has several brings room for all of it.
+                whole = copier.empty(max(filled.frame.nbytes, aligned(parts[first.index][1].nbytes)))
+            copied = copier.copy(whole[first.start : first.start + filled.frame.nbytes], filled.data)
             copier.wait(copied)
-        copier.visible(copied)
+        copier.order(copied)
         for span in filled.frame.spans:
             entry = parts[span.index][1]
             if span.start + span.nbytes == entry.nbytes:
-                at = span.offset if len(filled.frame.spans) > 1 or begins else 0
-                bytes_of = whole[at : at + entry.nbytes]
-                yield entry.name, bytes_of.view(torch_dtype(entry.dtype)).view(entry.shape)
+                its = whole[span.offset : span.offset + entry.nbytes]
+                yield entry.name, its.view(torch_dtype(entry.dtype)).view(entry.shape)
