@@ -34,7 +34,10 @@ class Declared:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where and how the group meets: rank 0's address and port (0: any that is free), size, bucket, longest wait."""
+    """Where and how the group meets: rank 0's address and port (0: any that is free), size, bucket, longest wait.
+
+    ``packed``: whether vLLM's NCCL engine puts tensors together, as its own default is.
+    """
 
     backend: str
     master_address: str
@@ -42,6 +45,7 @@ class Rendezvous:
     world_size: int
     bucket_bytes: int | None
     timeout_s: float
+    packed: bool = True
 
 
 def dialect(version: str) -> str:
@@ -162,7 +166,7 @@ def _nccl_info(where: Rendezvous) -> Any:
         master_address=where.master_address,
         master_port=where.port or free_port(where.master_address),
         world_size=where.world_size,
-        packed=True,
+        packed=where.packed,
         **size,
     )
 

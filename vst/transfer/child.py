@@ -30,6 +30,7 @@ from vst.transfer.affinity import bind_near, pci_address
 from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
 from vst.transfer.outgoing import Memory, Outgoing, expect_layout
+from vst.transfer.packing import misplaced, packable
 from vst.transfer.parts import load_manifest, mixed
 from vst.transfer.pipeline import Filled
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
@@ -110,6 +111,7 @@ class Session:
         self._layout: Manifest | None = None
         self._where: JoinPlan | None = None
         self._memory = Memory()
+        self._packed = True
         self._plan: PushPlan | None = None
         self._outgoing: Outgoing | None = None
         self._sent: Sent | None = None
@@ -132,9 +134,11 @@ class Session:
             torch.cuda.set_device(plan.device)
             # The reading threads and the ring's pages come after this, and with it.
             self.reports.say("numa", node=bind_near(pci_address(plan.device)))
-        where = adapter.Rendezvous(
-            plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
-        )
+        self._packed = plan.backend != "nccl" or packable(described(layout), plan.bucket_bytes)
+        if plan.backend == "nccl":
+            self.reports.say("packing", packed=self._packed)
+        address, bucket = (plan.master_address, plan.port), plan.bucket_bytes
+        where = adapter.Rendezvous(plan.backend, *address, plan.world_size, bucket, plan.timeout_s, self._packed)
         client = WeightSyncClient(self._control(plan), self)
         self._engine, self._draft = adapter.join(where, client, self._source(layout)), None
         self.reports.say("joined")
@@ -187,6 +191,7 @@ class Session:
         if self._layout is None or self._where is None:
             raise VerificationError("push before join")
         manifest = load_manifest(plan.manifest)
+        self._expect_packing(manifest)
         expect_layout(manifest, self._layout, plan.draft)
         parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
 
@@ -194,6 +199,15 @@ class Session:
             self.reports.say("progress", bytes=done, total=total)
 
         return Outgoing(plan, self._where, parts, manifest, self._memory, tell)
+
+    def _expect_packing(self, manifest: Manifest) -> None:
+        """A draft travels as the group was joined for the model's layout."""
+        where = self._where
+        if where is None or where.backend != "nccl" or not self._packed:
+            return
+        first = misplaced(described(manifest), where.bucket_bytes)
+        if first is not None:
+            raise VerificationError(f"packed, {first} would lie where its dtype cannot be read; the model's would not")
 
     def _stream(self) -> Iterator[tuple[str, Any]]:
         return self._now().pairs()
@@ -205,6 +219,15 @@ class Session:
         if self._outgoing is None:
             raise VerificationError("vLLM's sender asked for tensors outside of a push")
         return self._outgoing
+
+
+def described(layout: Manifest) -> list[tuple[str, str, int, int]]:
+    """What packing needs of the tensors: name, torch's dtype, bytes, and the bytes of an element."""
+    types = {dtype: torch_dtype(dtype) for dtype in {entry.dtype for entry in layout.tensors}}
+    return [
+        (entry.name, str(types[entry.dtype]).removeprefix("torch."), entry.nbytes, types[entry.dtype].itemsize)
+        for entry in layout.tensors
+    ]
 
 
 def claim_stdout() -> TextIO:
