@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from report.stored import ladder
-from vst.report.material import Material, read_material
+from vst.report.material import Material, read_events, read_material
 from vst.report.page import draw
 from vst.report.pushes import longest_push
 
@@ -86,6 +87,13 @@ def test_a_push_without_a_pause_is_shown_from_its_start_on() -> None:
 def test_a_run_that_told_no_stages_has_no_such_picture() -> None:
     assert longest_push(told(events=())) is None
     assert longest_push(told(phases=[])) is None
+
+
+def test_of_what_the_publisher_said_the_last_word_is_read_and_the_rest_is_not(tmp_path: Path) -> None:
+    kinds = ["publisher_progress", "http", "publisher_done", "lane", "publisher_http", "publisher_phase"]
+    lines = [json.dumps({"utc": at(1), "kind": kind}) + "\n" for kind in kinds]
+    (tmp_path / "events.jsonl").write_text("".join(lines) + '{"kind": "lane"')
+    assert [event["kind"] for event in read_events(tmp_path / "events.jsonl", [])] == ["publisher_done", "lane"]
 
 
 def test_the_page_shows_the_push_and_its_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
