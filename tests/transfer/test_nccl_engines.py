@@ -26,7 +26,7 @@ from vst.transfer.dtypes import TORCH_NAMES, torch_dtype
 from vst.transfer.footprint import nccl_footprint
 from vst.transfer.frames import largest_frame
 from vst.transfer.outgoing import Memory, Outgoing
-from vst.transfer.packing import SENT_ALONE, misplaced, packable
+from vst.transfer.packing import SENT_ALONE, Described, misplaced, packable
 from vst.transfer.parts import mixed
 from vst.transfer.plan import JoinPlan, Member, PushPlan
 
@@ -85,9 +85,10 @@ class Straight:
         self.calls.append("finish")
 
 
-def described(tensors: Tensors) -> list[tuple[str, str, int, int]]:
+def described(tensors: Tensors) -> list[Described]:
     return [
-        (name, str(one.dtype).removeprefix("torch."), one.numel() * one.itemsize, one.itemsize) for name, one in tensors
+        (name, str(one.dtype).removeprefix("torch."), one.numel() * one.itemsize, one.itemsize, one.dim())
+        for name, one in tensors
     ]
 
 
@@ -146,9 +147,15 @@ def test_what_is_called_misplaced_is_what_vllm_cannot_unpack() -> None:
 
 
 def test_a_layout_that_fits_neither_way_is_refused_by_name() -> None:
-    with pytest.raises(VerificationError, match="packed, b would lie.*NCCL has no type for b .int16."):
-        packable([("a", "uint8", 3, 1), ("b", "int16", 4, 2)], None)
-    assert packable([("a", "uint8", 3, 1), ("b", "int16", 4, 2)], 2)
+    with pytest.raises(VerificationError, match="b cannot be packed.*NCCL has no type for b .int16."):
+        packable([("a", "uint8", 3, 1, 1), ("b", "int16", 4, 2, 1)], None)
+    assert packable([("a", "uint8", 3, 1, 1), ("b", "int16", 4, 2, 1)], 2)
+
+
+def test_a_scalar_is_sent_by_itself_where_the_engine_cannot_pack_one() -> None:
+    scalar = [("a", "float32", 4, 4, 0)]
+    assert packable(scalar, None, scalars=True) and not packable(scalar, None, scalars=False)
+    assert packable([("a", "float32", 4, 4, 1)], None, scalars=False)
 
 
 @pytest.fixture(scope="module")

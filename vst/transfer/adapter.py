@@ -57,6 +57,15 @@ def dialect(version: str) -> str:
     return found
 
 
+def packs_scalars(version: str) -> bool:
+    """Whether the NCCL engine of this vLLM packs tensors without dimensions; those of 0.28 to 0.31 are not proven to.
+
+    VerificationError for a version that is not supported.
+    """
+    dialect(version)
+    return int(version.split(".")[1].partition("rc")[0]) >= 32
+
+
 def installed_version() -> str:
     """The version of the vLLM that this process would import, read from the package and not from its metadata."""
     import vllm

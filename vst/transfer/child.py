@@ -30,7 +30,7 @@ from vst.transfer.affinity import bind_near, pci_address
 from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
 from vst.transfer.outgoing import Memory, Outgoing, expect_layout
-from vst.transfer.packing import misplaced, packable
+from vst.transfer.packing import Described, misplaced, packable
 from vst.transfer.parts import load_manifest, mixed
 from vst.transfer.pipeline import Filled
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
@@ -134,7 +134,9 @@ class Session:
             torch.cuda.set_device(plan.device)
             # The reading threads and the ring's pages come after this, and with it.
             self.reports.say("numa", node=bind_near(pci_address(plan.device)))
-        self._packed = plan.backend != "nccl" or packable(described(layout), plan.bucket_bytes)
+        self._packed = plan.backend != "nccl" or packable(
+            described(layout), plan.bucket_bytes, adapter.packs_scalars(adapter.installed_version())
+        )
         if plan.backend == "nccl":
             self.reports.say("packing", packed=self._packed)
         address, bucket = (plan.master_address, plan.port), plan.bucket_bytes
@@ -205,9 +207,10 @@ class Session:
         where = self._where
         if where is None or where.backend != "nccl" or not self._packed:
             return
-        first = misplaced(described(manifest), where.bucket_bytes)
+        scalars = adapter.packs_scalars(adapter.installed_version())
+        first = misplaced(described(manifest), where.bucket_bytes, scalars)
         if first is not None:
-            raise VerificationError(f"packed, {first} would lie where its dtype cannot be read; the model's would not")
+            raise VerificationError(f"vLLM's NCCL engine cannot pack {first}, and this group was joined for packing")
 
     def _stream(self) -> Iterator[tuple[str, Any]]:
         return self._now().pairs()
@@ -221,12 +224,12 @@ class Session:
         return self._outgoing
 
 
-def described(layout: Manifest) -> list[tuple[str, str, int, int]]:
-    """What packing needs of the tensors: name, torch's dtype, bytes, and the bytes of an element."""
+def described(layout: Manifest) -> list[Described]:
+    """What packing needs of the tensors."""
     types = {dtype: torch_dtype(dtype) for dtype in {entry.dtype for entry in layout.tensors}}
     return [
-        (entry.name, str(types[entry.dtype]).removeprefix("torch."), entry.nbytes, types[entry.dtype].itemsize)
-        for entry in layout.tensors
+        (one.name, str(types[one.dtype]).removeprefix("torch."), one.nbytes, types[one.dtype].itemsize, len(one.shape))
+        for one in layout.tensors
     ]
 
 
