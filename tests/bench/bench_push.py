@@ -9,7 +9,8 @@ For every case, alternating in one run, so that a noisy machine treats all alike
 * ``broadcast`` the same bytes from warm memory to a process that drops them, by the same gloo, nothing else
 * ``read``      the files from the page cache into one warm buffer
 
-Peak memory is that of the publisher's process, beyond what it had after its imports and the join.
+Beside the seconds there is the processor time that servers and publishers took for each way: on a machine that others use
+too, it says more than the clock. Peak memory is that of the publisher's process, beyond what it had before the push.
 Run: ``python tests/bench/bench_push.py [--cases NAME,…] [--rounds 5] [--keep DIR] [--json FILE]``. Needs vLLM.
 """
 
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +137,7 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
     ours, unhashed = bench.publisher("ours"), bench.publisher("unhashed", PYTHONPATH=str(UNHASHED))
     ours.join(bench.plan())
     unhashed.join(bench.plan())
-    growth: list[int] = []
+    growth: list[int] = [0]
 
     def push() -> float:
         took, grown = peak_beyond(ours, lambda: bench.push(ours, bench.layout))
@@ -152,15 +154,32 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
     }
     ways = {key: way for key, way in ways.items() if key in options.ways.split(",")}
     seconds: dict[str, list[float]] = {key: [] for key in ways}
+    work: dict[str, list[float]] = {key: [] for key in ways}
     try:
         for _ in range(options.rounds + 1):
             for key, way in ways.items():
+                before = processor_time()
                 seconds[key].append(way())
+                work[key].append(processor_time() - before)
     finally:
         ours.stop()
         unhashed.stop()
     # The first round warms all of them; memory counts from it on.
-    return report(name, bench, {key: values[1:] for key, values in seconds.items()}, max(growth))
+    found = report(name, bench, {key: values[1:] for key, values in seconds.items()}, max(growth))
+    processor = {key: round(statistics.median(values[1:]), 3) for key, values in work.items()}
+    share = {f"push/{key}": round(processor["push"] / value, 3) for key, value in processor.items() if value}
+    print(f"    processor seconds {processor}, push/reload {share.get('push/reload')}, load {os.getloadavg()[0]:.1f}")
+    return {**found, "processor_s": processor, "processor_ratios": share, "load": os.getloadavg()}
+
+
+def processor_time() -> float:
+    """Seconds that this process and everything that it started and that still lives have computed."""
+    me = psutil.Process()
+    times = [me.cpu_times()]
+    for one in me.children(recursive=True):
+        with suppress(psutil.Error):
+            times.append(one.cpu_times())
+    return sum(one.user + one.system for one in times)
 
 
 def report(name: str, bench: Bench, seconds: dict[str, list[float]], growth: int) -> dict[str, Any]:
