@@ -1,8 +1,8 @@
 """How fast the content of a checkpoint is digested, against other tools and against a plain read of the same bytes.
 
 Alternating in one run, from the page cache: ``ours`` (``with_digests``: every tensor and every shard), ``sha256sum`` of
-the shards, one process a core, ``blake3`` (the PyPI package, all cores) where it is installed, and ``read``. Peak memory
-of ours is measured in a process of its own.
+the shards, one process a core, ``blake3`` (the PyPI package, all cores) where it is installed, and ``read``. Memory
+of ours is measured at its peak in a process of its own.
 Run: ``python tests/bench/bench_digest.py [--cases NAME,…] [--rounds 5] [--keep DIR] [--json FILE]``.
 """
 

@@ -9,8 +9,8 @@ For every case, alternating in one run, so that a noisy machine treats all alike
 * ``broadcast`` the same bytes from warm memory to a process that drops them, by the same gloo, nothing else
 * ``read``      the files from the page cache into one warm buffer
 
-Beside the seconds there is the processor time that servers and publishers took for each way: on a machine that others use
-too, it says more than the clock. Peak memory is that of the publisher's process, beyond what it had before the push.
+Beside the seconds there is the processor time that server and publishers took for each way: where a machine is shared
+it says more than the clock. Peak memory is that of the publisher's process, beyond what it had before the push.
 Run: ``python tests/bench/bench_push.py [--cases NAME,…] [--rounds 5] [--keep DIR] [--json FILE]``. Needs vLLM.
 """
 
