@@ -145,7 +145,9 @@ class TimeoutsConf:
 class TransferConf:
     """The data plane; ``bucket_bytes`` null leaves the backend's default, ``master_address`` null finds the route.
 
-    ``mtp``: the model drafts with layers of its own checkpoint, which are pushed again for the draft.
+    ``mtp``: the model drafts with layers of its own checkpoint, which are pushed again for the draft. ``ring``: how
+    many buckets the publisher reads ahead at most. ``staging`` is how tensors get to a GPU that sends: ``tensor`` (one
+    at a time) or ``pipelined`` (through the ring, beside the broadcast).
     """
 
     backend: str = MISSING
@@ -153,6 +155,8 @@ class TransferConf:
     master_address: str | None = None
     port: int = MISSING
     bucket_bytes: int | None = None
+    ring: int = 4
+    staging: str = "tensor"
     rate_limit_bytes_per_s: float | None = None
     timeouts: TimeoutsConf = field(default_factory=TimeoutsConf)
 
@@ -466,6 +470,7 @@ def _problems(conf: VstConf) -> list[str]:
         "lane.pause_mode": (conf.lane.pause_mode, ("abort", "wait", "keep")),
         "server.kind": (conf.server.kind, ("cpu", "gpu", "attach", SCRIPTED)),
         "transfer.backend": (conf.transfer.backend, ("vst_gloo", "nccl")),
+        "transfer.staging": (conf.transfer.staging, ("tensor", "pipelined")),
         "checkpoint.finite": (conf.checkpoint.finite, ("auto", "always", "never")),
         "console": (conf.console, CONSOLES),
         "model.generate": (conf.model.generate, (None, "tiny", *(f"{PREFIX}{name}" for name in CATALOGUE))),
@@ -504,6 +509,7 @@ def _problems(conf: VstConf) -> list[str]:
         "load.max_in_flight": (conf.load.max_in_flight, 1),
         "load.max_requests": (conf.load.max_requests, 1),
         "load.rounds": (conf.load.rounds, 2),
+        "transfer.ring": (conf.transfer.ring, 2),
         "transfer.timeouts.min_bytes_per_s": (conf.transfer.timeouts.min_bytes_per_s, 1),
         "model.draft_tokens": (conf.model.draft_tokens, 1),
     }

@@ -40,9 +40,13 @@ def nccl(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> I
     live.stop()
 
 
-@pytest.mark.parametrize("bucket", [None, 50_000], ids=["default buffers", "buffers below the largest tensor"])
+@pytest.mark.parametrize(
+    ("bucket", "staging"),
+    [(None, "tensor"), (50_000, "pipelined"), (1, "tensor")],
+    ids=["default buffers", "buffers below the largest tensor, through the ring", "a buffer for each tensor"],
+)
 def test_vllms_nccl_engines_take_a_server_from_a_to_b_and_back(
-    ladder: Run, nccl: Live, pair: tuple[Path, Path], tmp_path: Path, bucket: int | None
+    ladder: Run, nccl: Live, pair: tuple[Path, Path], tmp_path: Path, bucket: int | None, staging: str
 ) -> None:
     def stored(name: str) -> Record:
         return Record.from_json(json.loads((ladder.dir / f"record-{name}.json").read_text()))
@@ -53,6 +57,7 @@ def test_vllms_nccl_engines_take_a_server_from_a_to_b_and_back(
     publisher = Publisher(Deadlines(120, 60, 60, 60, 60, 1e6), tmp_path / "publisher.log", lambda report: None)
     publisher.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu", "PYTHONPATH": STANDIN})
     where = JoinPlan(str(tmp_path / "a"), (Member(nccl.url, 1),), None, "nccl", "127.0.0.1", 0, bucket, "cpu", 60, 60)
+    where = replace(where, staging=staging)
     probes = make_probes(320, 8, 4, 192, 8, 5, 20260101)
     try:
         publisher.join(where)

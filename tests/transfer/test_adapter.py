@@ -43,6 +43,13 @@ def test_a_supported_version_has_its_dialect(version: str, expected: str) -> Non
 
 
 @pytest.mark.parametrize(
+    ("version", "packs"), [("0.28.0", False), ("0.31.9", False), ("0.32.0", True), ("0.33rc1", True)]
+)
+def test_which_versions_pack_a_tensor_without_dimensions(version: str, packs: bool) -> None:
+    assert adapter.packs_scalars(version) is packs
+
+
+@pytest.mark.parametrize(
     "version",
     ["0.27.1", "0.34.0", "1.0.0", "0.3.2", "0.280.0", "0.320", "", "None", "dev", "0", "0.", "0.x", "1.32.0", "-0.32.0"]
     + ["v0.32.0", "0.032.0", "0.²8.0", "0.٣٢.0", "０.32.0", "0.32.0\n0.27", " 0.32.0", "0..32", "00.32.0"],

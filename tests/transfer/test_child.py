@@ -8,25 +8,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import psutil
 import pytest
-import torch
 from http_server import Call, Reply
 
 from transfer.conftest import Pair
 from transfer.workers import WorkerServer
-from vst.checkpoint.manifest import Manifest
+from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.errors import VerificationError, VstError
 from vst.server.client import HttpFailure, Unreachable
-from vst.transfer import child
+from vst.transfer import child, outgoing
+from vst.transfer import parts as reading
 from vst.transfer.ledger import tensor_sha256
 from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
+Part = tuple[Manifest, TensorEntry]
+Parts = list[Part]
 TRANSACTION = ["/start_weight_update", "/update_weights", "/finish_weight_update"]
 KEY = "sk-very-secret-0123"
 
@@ -112,15 +114,22 @@ def here(server: WorkerServer, pair: Pair) -> Here:
     return Here(session, out)
 
 
-Pairs = list[tuple[str, torch.Tensor]]
-SPOILED: dict[str, Callable[[Pairs], Pairs]] = {
-    "omits one": lambda pairs: pairs[:5] + pairs[6:],
-    "omits the last": lambda pairs: pairs[:-1],
-    "repeats one": lambda pairs: [*pairs[:6], pairs[5], *pairs[6:]],
-    "goes on after the last": lambda pairs: [*pairs, pairs[-1]],
-    "re-orders": lambda pairs: [*pairs[:5], pairs[6], pairs[5], *pairs[7:]],
-    "re-types": lambda pairs: [*pairs[:5], (pairs[5][0], pairs[5][1].view(torch.float16)), *pairs[6:]],
-    "changes bytes": lambda pairs: [*pairs[:5], (pairs[5][0], pairs[5][1] * 2), *pairs[6:]],
+def retyped(part: Part) -> Part:
+    return part[0], replace(part[1], dtype="F16")
+
+
+def other_bytes(part: Part) -> Part:
+    return part[0], replace(part[1], offset=part[1].offset + 2)
+
+
+SPOILED: dict[str, Callable[[Parts], Parts]] = {
+    "omits one": lambda parts: parts[:5] + parts[6:],
+    "omits the last": lambda parts: parts[:-1],
+    "repeats one": lambda parts: [*parts[:6], parts[5], *parts[6:]],
+    "goes on after the last": lambda parts: [*parts, parts[-1]],
+    "re-orders": lambda parts: [*parts[:5], parts[6], parts[5], *parts[7:]],
+    "re-types": lambda parts: [*parts[:5], retyped(parts[5]), *parts[6:]],
+    "changes bytes": lambda parts: [*parts[:5], other_bytes(parts[5]), *parts[6:]],
 }
 
 
@@ -129,12 +138,31 @@ def test_a_finish_is_never_sent_for_a_stream_that_was_not_whole(
     here: Here, server: WorkerServer, pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     """K19."""
-    honest = child.read
-    monkeypatch.setattr(child, "read", lambda parts: iter(SPOILED[what](list(honest(parts)))))
+    honest = outgoing.Pipeline
+
+    def spoiled(parts: Parts, *rest: Any) -> outgoing.Pipeline:
+        return honest(SPOILED[what](list(parts)), *rest)
+
+    monkeypatch.setattr(outgoing, "Pipeline", spoiled)
     with pytest.raises((VerificationError, ValueError)):
         here.session.push(PushPlan(pair.files["b"], "label"))
     assert server.paths() == TRANSACTION[:2]
     assert "done" not in [event["event"] for event in here.events()]
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_vllms_own_senders_are_not_given_a_finish_either(
+    here: Here, pair: Pair, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """K19, the stream of tensors that the NCCL engine takes."""
+    honest = reading.read
+    monkeypatch.setattr(reading, "read", lambda parts: honest(SPOILED[what](parts)))
+    session = here.session
+    session._plan = PushPlan(pair.files["b"], "label")
+    session._outgoing = session._prepare(session._plan)
+    with pytest.raises((VerificationError, ValueError)):
+        list(session._stream())
+        session.complete()
 
 
 def test_a_sender_that_asks_for_the_finish_without_having_sent_is_not_given_it(

@@ -12,8 +12,8 @@ from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import Manifest, TensorEntry, read_manifest
 from vst.checkpoint.writer import write_safetensors
 from vst.errors import VerificationError
-from vst.transfer.child import mixed, read
 from vst.transfer.ledger import Ledger, tensor_sha256
+from vst.transfer.parts import mixed, read
 
 Pairs = list[tuple[str, torch.Tensor]]
 

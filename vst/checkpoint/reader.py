@@ -7,7 +7,7 @@ from collections import OrderedDict
 from types import TracebackType
 
 from vst.checkpoint.manifest import Manifest, TensorEntry
-from vst.checkpoint.regular import describe, open_fd, read_at
+from vst.checkpoint.regular import describe, open_fd, read_at, read_vector
 from vst.errors import VerificationError
 
 MAX_OPEN_SHARDS = 16
@@ -58,6 +58,21 @@ class TensorReader:
         if done != buffer.nbytes:
             raise VerificationError(
                 f"{self._where(entry)} ended early: found {done} bytes from byte {start}, expected {buffer.nbytes}"
+            )
+
+    def read_run(self, entry: TensorEntry, start: int, buffers: list[memoryview]) -> None:
+        """Fills ``buffers``, at most 1024, with what lies in the shard from byte ``start`` of the tensor on.
+
+        For neighbours in a file, which go to places that are none: one read for all of them.
+        """
+        wanted = sum(len(buffer) for buffer in buffers)
+        try:
+            done = read_vector(self._descriptor(entry.shard), buffers, entry.offset + start)
+        except OSError as error:
+            raise VerificationError(f"{self._where(entry)} cannot be read: {describe(error)}") from error
+        if done != wanted:
+            raise VerificationError(
+                f"{self._where(entry)} ended early: found {done} bytes from byte {start}, expected {wanted} in a row"
             )
 
     def _where(self, entry: TensorEntry) -> str:

@@ -59,6 +59,27 @@ def read_at(fd: int, buffer: memoryview, offset: int) -> int:
     return done
 
 
+def read_vector(fd: int, buffers: list[memoryview], offset: int) -> int:
+    """As ``read_at`` for neighbouring bytes of the file that go to several ``buffers``, at most 1024 of them."""
+    done, left = 0, buffers
+    while left:
+        count = os.preadv(fd, left, offset + done)
+        if count == 0:
+            break
+        done += count
+        left = _after(left, count)
+    return done
+
+
+def _after(buffers: list[memoryview], count: int) -> list[memoryview]:
+    """What remains of ``buffers`` once their first ``count`` bytes are there."""
+    for index, buffer in enumerate(buffers):
+        if count < len(buffer):
+            return [buffer[count:], *buffers[index + 1 :]]
+        count -= len(buffer)
+    return []
+
+
 def read_small(path: Path, limit: int) -> bytes:
     """The whole content of a regular file of at most ``limit`` bytes; ``VerificationError`` if it is larger."""
     with open_regular(path) as fd:

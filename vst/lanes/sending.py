@@ -75,6 +75,8 @@ def join_plan(session: Session, layout: Path) -> JoinPlan:
         device=split(session).device,
         timeout_s=max(longest, timeouts.join_s),
         http_timeout_s=max(longest, timeouts.join_s, timeouts.finish_s),
+        ring=conf.transfer.ring,
+        staging=conf.transfer.staging,
     )
 
 

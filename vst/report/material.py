@@ -105,17 +105,24 @@ def read_object(path: Path) -> dict[str, Any] | None:
 
 
 def read_events(path: Path, omitted: list[str]) -> Iterator[Mapping[str, Any]]:
-    """The events that a page shows: everything but the HTTP exchanges and the progress of bytes."""
+    """The events that a page shows: everything but the HTTP exchanges and what the publisher said on its way."""
     if not path.is_file():
         return
     with path.open("rb") as file:
         for line in file:
             if len(line) > MAX_LINE_BYTES:
                 omitted.append(f"a line of {len(line)} bytes in {EVENTS}")
-            elif b'"kind": "http"' not in line and b'"kind": "publisher_' not in line and line.endswith(b"\n"):
+            elif _shown(line):
                 event = _object(line)
                 if event is not None:
                     yield event
+
+
+def _shown(line: bytes) -> bool:
+    """Whether a whole line may hold an event for the page; most of a long run's do not, and are not parsed."""
+    if b'"kind": "http"' in line or not line.endswith(b"\n"):
+        return False
+    return b'"kind": "publisher_' not in line or b'"kind": "publisher_done"' in line
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from vst.report.endurance import endurance
 from vst.report.extras import extras
 from vst.report.facts import blocks, subject
 from vst.report.material import Material
+from vst.report.pushes import longest_push
 from vst.report.quality import quality
 from vst.report.scales import stems, ticks
 from vst.report.summary import Summary, summarise
@@ -65,6 +66,7 @@ def draw(material: Material, base: str = "", notice: str = "") -> str:
     values: dict[str, Any] = {
         "head": head, "tone": tone(head), "started": _started(material.started),  "base": base,
         "subject": subject(material), "time": time, "ticks": ticks(time.seconds) if time else (),
+        "push": longest_push(material),
         "states": _states(time), "lanes": [_lane(lane) for lane in material.lanes()], "floor": floor,
         "comparisons": compared, "detail": detail, "scale": stems(detail) if detail else None,
         "levels": [(level, LEVEL_TEXT[level]) for level in LEVELS], "families": families(material),

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from vst.selftest.replica import Broken, Replica
-from vst.transfer.gloo_group import Group, open_store, sizes, views
+from vst.transfer.gloo_group import Group, open_store, receive, sizes, views
 from vst.transfer.route import address_towards
 from vst.transfer.wire import cut
 
@@ -61,7 +61,7 @@ class Receiver:
         replica, rank = self._places[place]
         for number, bucket in enumerate(cut(sizes(info), self._bucket_bytes), 1):
             buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
-            self._groups[place].broadcast(buffer)
+            receive(self._groups[place], buffer, bucket, self._bucket_bytes)
             if place == 0:
                 on_bucket(number)
             for name, value in views(buffer, bucket, info):

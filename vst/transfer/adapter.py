@@ -34,7 +34,10 @@ class Declared:
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where and how the group meets: rank 0's address and port (0: any that is free), size, bucket, longest wait."""
+    """Where and how the group meets: rank 0's address and port (0: any that is free), size, bucket, longest wait.
+
+    ``packed``: whether vLLM's NCCL engine puts tensors together, as its own default is.
+    """
 
     backend: str
     master_address: str
@@ -42,6 +45,7 @@ class Rendezvous:
     world_size: int
     bucket_bytes: int | None
     timeout_s: float
+    packed: bool = True
 
 
 def dialect(version: str) -> str:
@@ -53,6 +57,15 @@ def dialect(version: str) -> str:
     return found
 
 
+def packs_scalars(version: str) -> bool:
+    """Whether the NCCL engine of this vLLM packs tensors without dimensions; those of 0.28 to 0.31 are not proven to.
+
+    VerificationError for a version that is not supported.
+    """
+    dialect(version)
+    return int(version.split(".")[1].partition("rc")[0]) >= 32
+
+
 def installed_version() -> str:
     """The version of the vLLM that this process would import, read from the package and not from its metadata."""
     import vllm
@@ -60,8 +73,19 @@ def installed_version() -> str:
     return str(vllm.__version__)
 
 
-def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
-    """A ``WeightSource`` of the installed vLLM over fixed ``metadata``; each pass takes a fresh ``stream()``."""
+def make_source(
+    metadata: list[Declared], stream: Callable[[], Pairs], frames: Callable[[int], Iterator[Any]] | None = None
+) -> Any:
+    """A ``WeightSource`` of the installed vLLM over fixed ``metadata``; each pass takes a fresh ``stream()``.
+
+    ``frames`` gives the same tensors cut for buckets of so many bytes, which only our own engine asks for.
+    """
+    source = _source_class(metadata, stream)()
+    source.frames = frames
+    return source
+
+
+def _source_class(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
     from vllm.distributed.weight_transfer.base import ParamMeta, WeightSource
 
     declared_meta = [ParamMeta(m.name, m.dtype, m.shape) for m in metadata]
@@ -75,7 +99,7 @@ def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
             def __iter__(self) -> Pairs:
                 return stream()
 
-        return MethodSource()
+        return MethodSource
 
     class CachedSource(WeightSource):  # type: ignore[misc]
         @cached_property
@@ -85,7 +109,7 @@ def make_source(metadata: list[Declared], stream: Callable[[], Pairs]) -> Any:
         def iter_full(self) -> Pairs:
             return stream()
 
-    return CachedSource()
+    return CachedSource
 
 
 def declared(source: Any) -> list[Any]:
@@ -151,7 +175,7 @@ def _nccl_info(where: Rendezvous) -> Any:
         master_address=where.master_address,
         master_port=where.port or free_port(where.master_address),
         world_size=where.world_size,
-        packed=True,
+        packed=where.packed,
         **size,
     )
 

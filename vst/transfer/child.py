@@ -17,24 +17,23 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from vst.checkpoint.manifest import Manifest, TensorEntry
-from vst.checkpoint.reader import TensorReader
+from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VerificationError, VstError
 from vst.lifeline import die_with_parent
 from vst.provenance.imports import library_facts
 from vst.server.client import ControlPlane, Exchange, HttpFailure, Unreachable
 from vst.transfer import adapter
+from vst.transfer.affinity import bind_near, pci_address
 from vst.transfer.control import GroupControl
 from vst.transfer.dtypes import torch_dtype
-from vst.transfer.ledger import Ledger
+from vst.transfer.outgoing import Memory, Outgoing, expect_layout
+from vst.transfer.packing import Described, misplaced, packable
+from vst.transfer.parts import load_manifest, mixed, part_of
+from vst.transfer.pipeline import Filled
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
-
-PROGRESS_S = 0.05
 
 
 class Reports:
@@ -92,7 +91,9 @@ class WeightSyncClient:
         self._session.phase("broadcast")
 
     def update_weights(self, update_info: Any) -> None:
+        begun = time.monotonic()
         self._control.post("/update_weights", {"update_info": update_info})
+        self._session.updated(begun)
 
     def finish_weight_update(self, weight_version: str | None = None) -> None:
         label = self._session.complete()
@@ -108,9 +109,11 @@ class Session:
         self._engine: Any = None
         self._draft: tuple[str, Any] | None = None
         self._layout: Manifest | None = None
-        self._device = "cpu"
+        self._where: JoinPlan | None = None
+        self._memory = Memory()
+        self._packed = True
         self._plan: PushPlan | None = None
-        self._ledger: Ledger | None = None
+        self._outgoing: Outgoing | None = None
         self._sent: Sent | None = None
 
     @property
@@ -124,14 +127,20 @@ class Session:
     def join(self, plan: JoinPlan) -> None:
         self.phase("join")
         layout = load_manifest(plan.layout)
-        self._layout, self._device = layout, plan.device
+        self._layout, self._where = layout, plan
         if plan.device != "cpu":
             import torch
 
             torch.cuda.set_device(plan.device)
-        where = adapter.Rendezvous(
-            plan.backend, plan.master_address, plan.port, plan.world_size, plan.bucket_bytes, plan.timeout_s
+            # The reading threads and the ring's pages come after this, and with it.
+            self.reports.say("numa", node=bind_near(pci_address(plan.device)))
+        self._packed = plan.backend != "nccl" or packable(
+            described(layout), plan.bucket_bytes, adapter.packs_scalars(adapter.installed_version())
         )
+        if plan.backend == "nccl":
+            self.reports.say("packing", packed=self._packed)
+        address, bucket = (plan.master_address, plan.port), plan.bucket_bytes
+        where = adapter.Rendezvous(plan.backend, *address, plan.world_size, bucket, plan.timeout_s, self._packed)
         client = WeightSyncClient(self._control(plan), self)
         self._engine, self._draft = adapter.join(where, client, self._source(layout)), None
         self.reports.say("joined")
@@ -148,16 +157,16 @@ class Session:
     def push(self, plan: PushPlan) -> None:
         if self._engine is None:
             raise VerificationError("push before join")
-        self._plan = plan
+        self._plan, self._outgoing = plan, self._prepare(plan)
         (self._draft_engine(plan) if plan.draft or plan.only else self._engine).send_weights()
         if self._sent is None:
             raise VerificationError("vLLM's sender returned without asking for the finish; nothing was finished")
         self.reports.say("done", **self._sent.to_json())
-        self._plan = self._ledger = self._sent = None
+        self._plan = self._outgoing = self._sent = None
 
     def _source(self, layout: Manifest) -> Any:
         meta = [adapter.Declared(t.name, torch_dtype(t.dtype), t.shape) for t in layout.tensors]
-        return adapter.make_source(meta, self._stream)
+        return adapter.make_source(meta, self._stream, self._frames)
 
     def _draft_engine(self, plan: PushPlan) -> Any:
         """The sender of the draft's tensors, or of a part of the model's: another layout over the same group."""
@@ -168,70 +177,61 @@ class Session:
 
     def complete(self) -> str | None:
         """Close the ledger and give the label; raises when the stream was not sent whole."""
-        if self._plan is None or self._ledger is None:
+        if self._plan is None or self._outgoing is None:
             raise VerificationError("finish was asked for before anything was sent")
-        self._sent = self._ledger.close()
+        self._sent = self._outgoing.close()
         return self._plan.label
 
-    def _stream(self) -> Iterator[tuple[str, Any]]:
-        plan, layout = self._plan, self._layout
-        if plan is None or layout is None:
-            raise VerificationError("vLLM's sender asked for tensors outside of a push")
+    def updated(self, begun: float) -> None:
+        """The servers have answered the update that was called at ``begun``: all is received and loaded there."""
+        if self._outgoing is not None:
+            watch, nbytes = self._outgoing.watch, self._outgoing.ledger.bytes
+            watch.add("server_update", begun, time.monotonic() - begun, nbytes)
+
+    def _prepare(self, plan: PushPlan) -> Outgoing:
+        """Everything that can be refused is refused here, before a server has been told to begin."""
+        if self._layout is None or self._where is None:
+            raise VerificationError("push before join")
         whole = load_manifest(plan.manifest)
         manifest = part_of(whole, plan.only)
-        if not plan.draft and whole.layout_digest != layout.layout_digest:
-            raise VerificationError("the checkpoint to push has another layout than the one this session joined with")
+        self._expect_packing(manifest)
+        expect_layout(whole, self._layout, plan.draft)
         parts = mixed(manifest, load_manifest(plan.other) if plan.other else None, plan.from_other)
-        self._ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)
-        for name, tensor in self._paced(self._ledger.watch(read(parts)), plan.rate_limit, manifest.total_bytes):
-            yield name, tensor if self._device == "cpu" else tensor.to(self._device)
 
-    def _paced(self, pairs: Iterator[tuple[str, Any]], limit: float | None, total: int) -> Iterator[tuple[str, Any]]:
-        begun = told = time.monotonic()
-        done = 0
-        for name, tensor in pairs:
-            yield name, tensor
-            done += tensor.numel() * tensor.element_size()
-            if limit:
-                time.sleep(max(0.0, begun + done / limit - time.monotonic()))
-            if time.monotonic() - told >= PROGRESS_S or done == total:
-                told = time.monotonic()
-                self.reports.say("progress", bytes=done, total=total)
+        def tell(done: int, total: int) -> None:
+            self.reports.say("progress", bytes=done, total=total)
 
+        return Outgoing(plan, self._where, parts, manifest, self._memory, tell)
 
-def load_manifest(path: str) -> Manifest:
-    return Manifest.from_json(json.loads(Path(path).read_text()))
+    def _expect_packing(self, manifest: Manifest) -> None:
+        """A draft travels as the group was joined for the model's layout."""
+        where = self._where
+        if where is None or where.backend != "nccl" or not self._packed:
+            return
+        scalars = adapter.packs_scalars(adapter.installed_version())
+        first = misplaced(described(manifest), where.bucket_bytes, scalars)
+        if first is not None:
+            raise VerificationError(f"vLLM's NCCL engine cannot pack {first}, and this group was joined for packing")
 
+    def _stream(self) -> Iterator[tuple[str, Any]]:
+        return self._now().pairs()
 
-def part_of(manifest: Manifest, only: tuple[str, ...]) -> Manifest:
-    """The manifest with the tensors named in ``only`` and no others; the whole one where nothing is named."""
-    if not only:
-        return manifest
-    if missing := sorted(set(only) - set(manifest.by_name)):
-        raise VerificationError(f"{manifest.path} has no tensor {missing[0]}, which was to be pushed alone")
-    kept = set(only)
-    return replace(manifest, tensors=tuple(entry for entry in manifest.tensors if entry.name in kept))
+    def _frames(self, bucket_bytes: int) -> Iterator[Filled]:
+        return self._now().frames(bucket_bytes)
+
+    def _now(self) -> Outgoing:
+        if self._outgoing is None:
+            raise VerificationError("vLLM's sender asked for tensors outside of a push")
+        return self._outgoing
 
 
-def mixed(manifest: Manifest, other: Manifest | None, names: tuple[str, ...]) -> list[tuple[Manifest, TensorEntry]]:
-    """The tensors to send in canonical order, each with the manifest that its bytes come from."""
-    if other is None:
-        return [(manifest, entry) for entry in manifest.tensors]
-    kept = set(names)
+def described(layout: Manifest) -> list[Described]:
+    """What packing needs of the tensors."""
+    types = {dtype: torch_dtype(dtype) for dtype in {entry.dtype for entry in layout.tensors}}
     return [
-        (other, other.by_name[entry.name]) if entry.name in kept else (manifest, entry) for entry in manifest.tensors
+        (one.name, str(types[one.dtype]).removeprefix("torch."), one.nbytes, types[one.dtype].itemsize, len(one.shape))
+        for one in layout.tensors
     ]
-
-
-def read(parts: list[tuple[Manifest, TensorEntry]]) -> Iterator[tuple[str, Any]]:
-    """Each tensor in a buffer of its own, one at a time: nothing here keeps it once it was taken."""
-    import torch
-
-    readers = {id(manifest): TensorReader(manifest) for manifest, _ in parts}
-    for manifest, entry in parts:
-        buffer = torch.empty(entry.nbytes, dtype=torch.uint8)
-        readers[id(manifest)].read_into(entry, memoryview(buffer.numpy()))
-        yield entry.name, buffer.view(torch_dtype(entry.dtype)).view(entry.shape)
 
 
 def claim_stdout() -> TextIO:

@@ -24,16 +24,23 @@ from vllm.distributed.weight_transfer.base import (
 )
 from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
 
-from vst.transfer.gloo_group import Group, open_store, sizes, views
+from vst.transfer.affinity import like_parent
+from vst.transfer.gloo_group import Group, open_store, send, sizes, views
+from vst.transfer.pipeline import Filled
+from vst.transfer.receiving import arriving
 from vst.transfer.route import address_towards
-from vst.transfer.wire import cut
+from vst.transfer.sending import expect_frames
+from vst.transfer.wire import VERSION, cut
 
 BACKEND = "vst_gloo"
 
 
 @dataclass(kw_only=True)
 class GlooInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
-    """What a worker needs to join: where rank 0 listens, its place in the group, the bucket size, the longest wait."""
+    """What a worker needs to join: where rank 0 listens, its place in the group, the bucket size, the longest wait.
+
+    ``wire`` is how the sender cuts: a worker that cuts otherwise refuses to join.
+    """
 
     master_address: str
     master_port: int
@@ -41,6 +48,11 @@ class GlooInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     world_size: int
     bucket_bytes: int
     timeout_s: float
+    wire: int
+
+    def __post_init__(self) -> None:
+        if self.wire != VERSION:
+            raise ValueError(f"the publisher speaks wire {self.wire}, this server {VERSION}: install the same vst")
 
 
 @dataclass(kw_only=True)
@@ -97,16 +109,16 @@ class GlooWeightTransferEngine(NCCLWeightTransferEngine):  # type: ignore[misc]
         host, port = init_info.master_address, init_info.master_port
         store = open_store(host, port, init_info.world_size, master=False, timeout_s=init_info.timeout_s)
         address = address_towards(host, port)
-        self._group = Group(store, rank, init_info.world_size, address, init_info.timeout_s)
+        with like_parent():
+            self._group = Group(store, rank, init_info.world_size, address, init_info.timeout_s)
         self._bucket_bytes = init_info.bucket_bytes
 
     def receive_weights(self, update_info: GlooUpdateInfo) -> None:
         if self._group is None:
             raise RuntimeError("no transfer group: call /init_weight_transfer_engine first")
         with _without_mtp_check():
-            for bucket in cut(sizes(update_info), self._bucket_bytes):
-                buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
-                self._group.broadcast(buffer)
+            buckets = cut(sizes(update_info), self._bucket_bytes)
+            for bucket, buffer in arriving(self._group, buckets, self._bucket_bytes):
                 self.model.load_weights(list(views(buffer, bucket, update_info)))
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
@@ -142,6 +154,7 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
             world_size=info.world_size,
             bucket_bytes=info.bucket_bytes,
             timeout_s=info.timeout_s,
+            wire=VERSION,
         )
         # The workers answer the call only when the group stands, and the group stands only when they have joined.
         pool = ThreadPoolExecutor(max_workers=2)
@@ -160,20 +173,30 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
             dtype_names=[str(m.dtype).removeprefix("torch.") for m in meta],
             shapes=[list(m.shape) for m in meta],
         )
+        frames = getattr(self.source, "frames", None)
         self.client.start_weight_update()
         pool = ThreadPoolExecutor(max_workers=2)
         call = pool.submit(self.client.update_weights, asdict(info))
-        sent = pool.submit(self._broadcast, info, tensors(self.source))
+        if frames is not None:
+            sent = pool.submit(self._broadcast_frames, info, frames(self._bucket_bytes))
+        else:
+            sent = pool.submit(self._broadcast, info, tensors(self.source))
         _first_failure(call, sent)
         pool.shutdown(wait=False)
         self.client.finish_weight_update()
 
+    def _broadcast_frames(self, info: GlooUpdateInfo, frames: Iterator[Filled]) -> None:
+        for filled in expect_frames(frames, info, self._bucket_bytes):
+            if filled.frame.nbytes:
+                self._group.broadcast(filled.data)
+
     def _broadcast(self, info: GlooUpdateInfo, pairs: Iterator[tuple[str, torch.Tensor]]) -> None:
+        """A source that has tensors and no frames: each bucket is put together here, one at a time."""
         for bucket in cut(sizes(info), self._bucket_bytes):
             buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
             for name, view in views(buffer, bucket, info):
                 view.copy_(_expected(pairs, name, view))
-            self._group.broadcast(buffer)
+            send(self._group, buffer, bucket, self._bucket_bytes)
         for name, _ in pairs:
             raise ValueError(f"the source gave {name} after the last declared tensor")
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 import torch.distributed as dist
 
-from vst.transfer.wire import Bucket
+from vst.transfer.wire import Bucket, frames
 
 
 class UpdateInfo(Protocol):
@@ -46,6 +46,16 @@ def open_store(host: str, port: int, size: int, master: bool, timeout_s: float) 
     return dist.TCPStore(
         host, port, size, is_master=master, timeout=timedelta(seconds=timeout_s), wait_for_workers=False
     )
+
+
+def send(group: Group, buffer: torch.Tensor, bucket: Bucket, bucket_bytes: int) -> None:
+    """Broadcast a bucket frame by frame; a worker calls the same to receive it into ``buffer``."""
+    for begin, end in frames(bucket, bucket_bytes):
+        group.broadcast(buffer[begin:end])
+
+
+receive = send
+"""A broadcast has one call for both ends."""
 
 
 def views(buffer: torch.Tensor, bucket: Bucket, info: UpdateInfo) -> Iterator[tuple[str, torch.Tensor]]:

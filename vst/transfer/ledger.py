@@ -39,19 +39,28 @@ class Ledger:
             yield name, tensor
 
     def _tick(self, name: str, tensor: Any) -> None:
+        self._book(self._expect(name, tensor.dtype, tuple(tensor.shape)), tensor_sha256(tensor))
+
+    def note(self, entry: TensorEntry, digest: str) -> None:
+        """The next tensor of the stream is ``entry``, and the bytes that are sent for it have this digest."""
+        self._book(self._expect(entry.name, torch_dtype(entry.dtype), entry.shape), digest)
+
+    def _expect(self, name: str, dtype: Any, shape: tuple[int, ...]) -> TensorEntry:
         position = len(self._sent)
         if position >= len(self._expected):
             raise VerificationError(f"the publisher's stream has {name} after the last of {position} tensors")
         entry = self._expected[position]
-        if name != entry.name or tensor.dtype != torch_dtype(entry.dtype) or tuple(tensor.shape) != entry.shape:
+        if name != entry.name or dtype != torch_dtype(entry.dtype) or shape != entry.shape:
             raise VerificationError(
-                f"the publisher's stream has {name} {tensor.dtype} {list(tensor.shape)} at position {position}, "
+                f"the publisher's stream has {name} {dtype} {list(shape)} at position {position}, "
                 f"expected {entry.name} {entry.dtype} {list(entry.shape)}"
             )
-        digest = tensor_sha256(tensor)
+        return entry
+
+    def _book(self, entry: TensorEntry, digest: str) -> None:
         if entry.digest is not None and digest != entry.digest:
             raise VerificationError(
-                f"the bytes read for {name} are not those of the manifest: {digest}, expected {entry.digest}; "
+                f"the bytes read for {entry.name} are not those of the manifest: {digest}, expected {entry.digest}; "
                 f"shard {entry.shard} changed after it was audited"
             )
         self._sent.append(replace(entry, digest=digest))

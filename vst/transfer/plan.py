@@ -26,7 +26,8 @@ class JoinPlan:
     """Where the group meets and which servers belong to it.
 
     ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names
-    the variable that holds the key.
+    the variable that holds the key. ``ring`` is how many buckets the sender reads ahead at most; ``staging`` is how
+    tensors get to a GPU that sends: one ``tensor`` at a time, or ``pipelined`` through the ring.
     """
 
     layout: str
@@ -39,6 +40,13 @@ class JoinPlan:
     device: str
     timeout_s: float
     http_timeout_s: float
+    ring: int = 4
+    staging: str = "tensor"
+
+    @property
+    def same_host(self) -> bool:
+        """Whether the workers surely run on the sender's machine: they reach it by its loopback address."""
+        return self.master_address == "localhost" or self.master_address.startswith("127.")
 
     @property
     def world_size(self) -> int:
@@ -87,13 +95,19 @@ class PushPlan:
 
 @dataclass(frozen=True)
 class Sent:
-    """What left the machine: tensors and bytes in the order sent, and the digest of those bytes by content."""
+    """What left the machine: tensors and bytes in the order sent, and the digest of those bytes by content.
+
+    ``stages`` says how long reading, hashing, staging, sending and the server's call were at work, in the format of
+    ``stages.py``; ``memory`` is the footprint that was checked before the start.
+    """
 
     tensors: int
     bytes: int
     layout_digest: str
     content_digest: str
     seconds: float
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    memory: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -31,7 +31,7 @@ NEEDED = {
     "ready": {"vllm", "torch"},
     "phase": {"phase"},
     "failed": {"error", "kind"},
-    "done": {field.name for field in fields(Sent)},
+    "done": {"tensors", "bytes", "layout_digest", "content_digest", "seconds"},
 }
 """What a report of each kind must hold; what else a report is, it is only told."""
 
@@ -144,7 +144,7 @@ class Publisher:
         self._send({"do": "push", "plan": plan.to_json()})
         report = self._until("done", nbytes)
         self.changed = False
-        return Sent(**{key: report[key] for key in NEEDED["done"]})
+        return Sent(**{field.name: report[field.name] for field in fields(Sent) if field.name in report})
 
     def stop(self) -> None:
         """End the process, at once; it has nothing to save."""
