@@ -37,7 +37,8 @@ MAMBA: Mapping[str, Any] = {
     "mamba_n_groups": 2,
     "mamba_d_state": 16,
     "mamba_expand": 2,
-    "mamba_chunk_size": 64,
+    # vLLM 0.32 on a CPU dies cold at the first prompt that is longer than a chunk.
+    "mamba_chunk_size": 256,
 }
 DEEPSEEK: Mapping[str, Any] = {
     # The MLA kernel of the CPU is compiled for the sizes of the published models.
@@ -117,11 +118,11 @@ def _all() -> tuple[Architecture, ...]:
         }, traits=("state_space",)),  # fmt: skip
         Architecture("bamba", "BambaConfig", {**dense, **MAMBA, "attn_layer_indices": [1]}, traits=("state_space",)),
         Architecture("mamba2", "Mamba2Config", {
-            "num_heads": 8, "head_dim": 32, "state_size": 16, "expand": 2, "n_groups": 2, "chunk_size": 64,
+            "num_heads": 8, "head_dim": 32, "state_size": 16, "expand": 2, "n_groups": 2, "chunk_size": 256,
         }, traits=("state_space",)),  # fmt: skip
         Architecture("nemotron-h", "NemotronHConfig", {
             **long, "layers_block_type": ["linear_attention", "full_attention", "mlp"], "mamba_num_heads": 8,
-            "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 64, "use_mamba_kernels": False,
+            "mamba_head_dim": 32, "ssm_state_size": 16, "n_groups": 2, "chunk_size": 256, "use_mamba_kernels": False,
         }, traits=("state_space",)),  # fmt: skip
         Architecture("stablelm", "StableLmConfig", dense),
         Architecture("gpt-neox", "GPTNeoXConfig", {
