@@ -118,7 +118,7 @@ def _all() -> tuple[Architecture, ...]:
         }, traits=("state_space",)),  # fmt: skip
         Architecture("bamba", "BambaConfig", {**dense, **MAMBA, "attn_layer_indices": [1]}, traits=("state_space",)),
         Architecture("mamba2", "Mamba2Config", {
-            "num_heads": 8, "head_dim": 32, "state_size": 16, "expand": 2, "n_groups": 2, "chunk_size": 256,
+            "num_heads": 8, "head_dim": 32, "state_size": 16, "expand": 2, "n_groups": 2, "chunk_size": 64,
         }, traits=("state_space",)),  # fmt: skip
         Architecture("nemotron-h", "NemotronHConfig", {
             **long, "layers_block_type": ["linear_attention", "full_attention", "mlp"], "mamba_num_heads": 8,
