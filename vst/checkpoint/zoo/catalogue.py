@@ -106,7 +106,6 @@ def _all() -> tuple[Architecture, ...]:
         }, traits=("experts", "state_space")),  # fmt: skip
         Architecture("gpt-oss", "GptOssConfig", {
             **long, "num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 64,
-            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
         }, traits=("experts",)),  # fmt: skip
         Architecture("deepseek-v2", "DeepseekV2Config", {**dense, **DEEPSEEK}, traits=("experts", "mla")),
         Architecture("deepseek-v3", "DeepseekV3Config", {
