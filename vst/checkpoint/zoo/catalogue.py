@@ -109,7 +109,7 @@ def _all() -> tuple[Architecture, ...]:
         }, traits=("experts",)),  # fmt: skip
         Architecture("deepseek-v2", "DeepseekV2Config", {**dense, **DEEPSEEK}, traits=("experts", "mla")),
         Architecture("deepseek-v3", "DeepseekV3Config", {
-            **dense, **DEEPSEEK, "num_nextn_predict_layers": 0,
+            **dense, **DEEPSEEK, "num_nextn_predict_layers": 0, "topk_method": "noaux_tc",
         }, traits=("experts", "mla")),  # fmt: skip
         Architecture("glm4", "Glm4Config", long),
         Architecture("falcon-h1", "FalconH1Config", {
