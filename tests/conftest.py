@@ -12,6 +12,7 @@ NOT_INSTALLED = "is not installed and cannot be"
 CAMPAIGNS = (
     "test_drafts.py",
     "test_endurance.py",
+    "test_expert_search.py",
     "test_faults.py",
     "test_field.py",
     "test_lifecycle.py",
