@@ -18,7 +18,8 @@ def session(search: int = 3) -> Session:
     oracle = SimpleNamespace(probes=4, min_tokens=2, search=search)
     conf: Any = SimpleNamespace(oracle=oracle)
     nothing: Any = None
-    return Session(conf, nothing, nothing, probes=make_probes(50, 4, 2, 9, 1, 5, 7), floor=0.0)
+    seats: Any = ("a seat",)
+    return Session(conf, nothing, nothing, seats=seats, probes=make_probes(50, 4, 2, 9, 1, 5, 7), floor=0.0)
 
 
 def test_further_sets_are_as_long_as_the_first_and_ask_other_tokens() -> None:
