@@ -13,6 +13,7 @@ CAMPAIGNS = (
     "cluster/test_real_sweep.py",
     "e2e/test_drafts.py",
     "e2e/test_endurance.py",
+    "e2e/test_expert_search.py",
     "e2e/test_faults.py",
     "e2e/test_field.py",
     "e2e/test_lifecycle.py",

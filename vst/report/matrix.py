@@ -65,6 +65,15 @@ def workers(material: Material) -> int:
     return 1
 
 
+def _arguments(material: Material) -> list[str]:
+    """What the servers were started with beside what every run gives them: ``server.args``."""
+    for server in material.block("runtime").get("servers") or ():
+        words = [str(word) for word in server.get("argv") or ()]
+        if "--max-model-len" in words:
+            return words[words.index("--max-model-len") + 2 :]
+    return []
+
+
 def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
     """One model with one number of workers."""
     lanes = {str(lane["lane"]): str(lane["cause"] or "pass") for lane in ladder.lanes()}
@@ -75,6 +84,7 @@ def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
         "result": result(ladder),
         "lanes": {name: lanes.get(name, "not reached") for name in LANES},
         "upto": _upto(ladder),
+        "server_args": _arguments(ladder),
         "exit_code": ladder.verdict.get("exit_code"),
         "failing": [{"lane": lane, "check": str(check["id"]), "outcome": check["outcome"]} for lane, check in failing],
         "cause": _short(str(failing[0][1]["reason"])) if failing else "",

@@ -59,8 +59,11 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         tensors = f"{what}{'; identity alone breaks' if found['mode'] == 'identity' else ''}"
         tensors += "" if found["minimal"] else " (not minimal)"
         pushes, reload = str(found["pushes"]), found["reload"]
+    name = row["model"]
+    extra = [word for word in row["server_args"] if word != "--enforce-eager"]
+    name += f" (`{' '.join(extra)}`)" if extra else ""
     marks = [MARKS[row["lanes"][lane]] for lane in LANES]
-    return [row["model"], *marks, row["result"], tensors, pushes, reload]
+    return [name, *marks, row["result"], tensors, pushes, reload]
 
 
 def _line(cells: list[str]) -> str:
