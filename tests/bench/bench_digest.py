@@ -23,7 +23,6 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.push_sides import read_all
 from bench.synthetic import CASES, write_case
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import Manifest, read_manifest
@@ -50,6 +49,9 @@ def b3(manifest: Manifest) -> None:
 
 
 def ways() -> dict[str, Callable[[Manifest], Any]]:
+    # It imports torch, which has no place in the process whose memory is measured.
+    from bench.push_sides import read_all
+
     found: dict[str, Callable[[Manifest], Any]] = {"ours": ours, "sha256sum": sha256sum, "read": read_all}
     try:
         import blake3  # noqa: F401
