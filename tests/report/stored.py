@@ -26,6 +26,7 @@ def write_run(
     layout: str = "sha256:" + "a" * 64,
     config: bytes = b"{}\n",
     files: dict[str, Any] | None = None,
+    raw: dict[str, bytes] | None = None,
 ) -> Path:
     """A finished run with these lanes, drawn and sealed as the product does it."""
     digest = "sha256:" + hashlib.sha256(config).hexdigest()
@@ -38,6 +39,8 @@ def write_run(
     }  # fmt: skip
     for file, body in (files or {}).items():
         run.write(file, body)
+    for file, data in (raw or {}).items():
+        run.write_bytes(file, data)
     for check in {check.evidence for lane in lanes for check in lane.checks if check.evidence} - set(files or {}):
         run.write_bytes(str(check), b"{}\n")
     for lane in lanes:

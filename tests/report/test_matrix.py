@@ -52,6 +52,16 @@ def test_a_row_tells_the_first_check_that_failed_and_where_its_evidence_is(tmp_p
     assert set(row["evidence"]["one"]) == {"verdict.json"}
 
 
+def test_a_server_that_went_down_is_told_by_its_workers_first_error_and_without_places(tmp_path: Path) -> None:
+    gone = lane("L1", Check("server.reachable", Outcome.ERROR, reason="see /home/me/x.log: the server ended"))
+    path = ended(tmp_path / "one", gone)
+    assert matrix([path])["rows"][0]["cause"] == "see …/x.log: the server ended"
+    log = b"(APIServer pid=1) Error: no\n(Worker pid=2) ERROR 1 [a.py:9] KeyError: 'bias'\n(Worker) [b] OSError: x\n"
+    log_of = tmp_path / "two"
+    write_run(log_of, [gone], name="zoo-llama", raw={"server-model.log": log})
+    assert matrix([log_of])["rows"][0]["cause"] == "KeyError: 'bias'"
+
+
 def test_runs_of_one_kind_over_one_model_are_not_chosen_between(tmp_path: Path) -> None:
     for name in ("one", "two"):
         ended(tmp_path / name, GOOD)
@@ -93,6 +103,17 @@ def test_the_published_table_has_twenty_architectures_each_with_evidence(stored:
         assert (row["result"] == "pass") is (row["exit_code"] == 0)
     for key in ("vllm", "torch", "cpu", "features", "dates"):
         assert stored["environment"][key], key
+
+
+def test_the_published_table_has_no_place_of_the_machine_that_made_it(stored: dict[str, Any]) -> None:
+    text = json.dumps(stored)
+    assert not [word for word in ("/tmp/", "/root/", "/home/", "site-packages") if word in text]
+
+
+def test_the_published_results_are_those_of_the_fields_that_they_follow_from(stored: dict[str, Any]) -> None:
+    found = {row["model"]: row["result"] for row in stored["rows"] if row["tensor_parallel_size"] == 1}
+    assert {found[name] for name in ("llama", "qwen3", "phi3", "olmo2")} == {"pass"}
+    assert {found[name] for name in ("qwen2-tied", "gemma3", "mixtral", "qwen3-moe", "mamba2", "gpt-oss")} == {"fault"}
 
 
 def test_every_diagnosis_of_the_published_table_took_no_more_than_twelve_pushes(stored: dict[str, Any]) -> None:

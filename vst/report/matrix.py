@@ -7,6 +7,7 @@ diagnosis of the same model with as many workers. A bundle that does not hold ma
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ FEATURES = ("avx", "amx", "neon", "asimd", "bf16", "sve")
 """How the names of those processor features begin that decide which kernels a CPU build takes."""
 
 LONGEST = 200
+LOG_BYTES = 8 << 20
+WORKER_ERROR = re.compile(r"^\(Worker[^\n]*\] (\w+(?:Error|Exception): [^\n]*)", re.MULTILINE)
+PLACE = re.compile(r"(?<![\w.])/(?:[\w.-]+/){2,}")
+"""A directory of the machine, which means nothing to a reader."""
 
 
 def matrix(roots: Sequence[Path]) -> dict[str, Any]:
@@ -87,7 +92,7 @@ def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
         "server_args": _arguments(ladder),
         "exit_code": ladder.verdict.get("exit_code"),
         "failing": [{"lane": lane, "check": str(check["id"]), "outcome": check["outcome"]} for lane, check in failing],
-        "cause": _short(str(failing[0][1]["reason"])) if failing else "",
+        "cause": _cause(ladder, str(failing[0][1]["reason"])) if failing else "",
         "covered": ladder.verdict.get("covered"),
         "noise_floor": ladder.verdict.get("noise_floor"),
         "diagnosis": _diagnosed(diagnosis),
@@ -121,8 +126,20 @@ def _upto(material: Material) -> str:
     return reached[-1] if reached else "none"
 
 
+def _cause(material: Material, reason: str) -> str:
+    """The reason in a few words; where a server went down, the first error that its worker wrote instead."""
+    if result(material) != "infrastructure":
+        return _short(reason)
+    for log in sorted(material.path.glob("server-*.log")):
+        with log.open("rb") as file:
+            text = file.read(LOG_BYTES).decode("utf-8", "replace")
+        if found := WORKER_ERROR.search(text):
+            return _short(found.group(1))
+    return _short(reason)
+
+
 def _short(reason: str) -> str:
-    line = " ".join(reason.split())
+    line = PLACE.sub("…/", " ".join(reason.split()))
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
 
 
