@@ -7,6 +7,7 @@ from typing import Any
 
 from vst.report.matrix import LANES
 
+SHOWN = 3
 MARKS = {"pass": "✓", "fail": "✗", "error": "error", "refused": "refused", "inconclusive": "?", "not reached": "–"}
 HEAD = """\
 # The ladder over real architectures on a real vLLM
@@ -55,7 +56,9 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     found = row["diagnosis"]
     tensors = pushes = reload = ""
     if found is not None and found["mode"] is not None:
-        what = ", ".join(found["why"] or found["parts"]) or "not found"
+        parts = ", ".join(f"`{part}`" for part in found["parts"][:SHOWN])
+        parts += f" and {len(found['parts']) - SHOWN} more" if len(found["parts"]) > SHOWN else ""
+        what = ": ".join(text for text in (", ".join(found["why"]), parts) if text) or "not found"
         tensors = f"{what}{'; identity alone breaks' if found['mode'] == 'identity' else ''}"
         tensors += "" if found["minimal"] else " (not minimal)"
         pushes, reload = str(found["pushes"]), found["reload"]
