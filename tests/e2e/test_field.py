@@ -55,7 +55,7 @@ def test_a_diagnosis_names_the_published_tensors_in_no_more_than_twelve_pushes(
 
 
 @pytest.mark.parametrize("name", [TIED, EXPERTS])
-def test_the_stored_diagnosis_is_judged_again_and_comes_out_the_same(diagnosed: Callable[[str], Run], name: str) -> None:
+def test_a_stored_diagnosis_is_judged_again_and_comes_out_the_same(diagnosed: Callable[[str], Run], name: str) -> None:
     command = [sys.executable, "-m", "vst.provenance", "verify", str(diagnosed(name).dir), "--rerun-checks"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout
