@@ -109,7 +109,7 @@ class Here:
 def here(server: WorkerServer, pair: Pair) -> Here:
     out = io.StringIO()
     session = child.Session(GivesUpByRaising(out))
-    session.join(join_plan(server, pair.files["a"], timeout_s=3.0, http_timeout_s=4.0))
+    session.join(join_plan(server, pair.files["a"], timeout_s=12.0, http_timeout_s=14.0))
     server.calls.clear()
     return Here(session, out)
 
@@ -301,9 +301,9 @@ def test_an_update_that_is_never_answered_ends_at_the_deadline_and_is_never_fini
 
     server.routes["POST /update_weights"] = receive_and_keep_silent
     session = child.Session(GivesUpByRaising(io.StringIO()))
-    session.join(join_plan(server, pair.files["a"], http_timeout_s=1.0))
+    session.join(join_plan(server, pair.files["a"], http_timeout_s=3.0))
     begun = time.monotonic()
-    with pytest.raises(Unreachable, match=r"POST .*/update_weights: no answer after 1\.\d s"):
+    with pytest.raises(Unreachable, match=r"POST .*/update_weights: no answer after 3\.\d s"):
         session.push(PushPlan(pair.files["b"], "label"))
     assert time.monotonic() - begun < 6
     assert arrived(server) == digests(pair.manifests["b"])
