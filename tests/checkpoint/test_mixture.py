@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from vst.checkpoint.audit import audit
+from vst.checkpoint.derived import derive
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import Manifest, read_manifest
 from vst.checkpoint.mixture import write_mixture
@@ -41,3 +44,16 @@ def test_what_cannot_be_mixed_is_refused_before_anything_is_written(
     with pytest.raises(VerificationError, match="another layout"):
         write_mixture(tmp_path / "m", b, other, [])
     assert not (tmp_path / "m").exists()
+
+
+def test_a_full_disk_is_said_before_anything_is_written(
+    both: tuple[Manifest, Manifest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = both
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=b.total_bytes))
+    with pytest.raises(VerificationError, match=f"{b.total_bytes} bytes are free, .* make room, or set paths.cache"):
+        write_mixture(tmp_path / "m", b, a, [])
+    with pytest.raises(VerificationError, match="make room, or set paths.cache"):
+        derive(b.path, tmp_path / "derived")
+    assert not (tmp_path / "m").exists()
+    assert {path.name for path in (tmp_path / "derived").iterdir()} == {".lock"}

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vst.checkpoint.alike import write_alike
 from vst.checkpoint.header import DTYPE_BITS
 from vst.checkpoint.manifest import Manifest, TensorEntry, read_manifest
 from vst.checkpoint.reader import TensorReader
 from vst.checkpoint.tiny import locked, tree_digest
-from vst.checkpoint.writer import safetensors_header, write_atomically
-from vst.errors import VerificationError
+from vst.checkpoint.writer import write_atomically
 
 FLOATS = {"BF16", "F16", "F32", "F64"}
 LAYOUT_ONLY = ("g_idx", "qzeros", "weight_shape", "zero_point", "weight_zero_point", "inv_freq", "position_ids")
@@ -28,7 +28,6 @@ LAYOUT_ONLY = ("g_idx", "qzeros", "weight_shape", "zero_point", "weight_zero_poi
 
 SCALE, SPREAD = 0.25, 0.1
 MARK = ".derived"
-SHARD = "model.safetensors"
 
 
 def derive(checkpoint: Path, cache: Path) -> Path:
@@ -42,7 +41,6 @@ def derive(checkpoint: Path, cache: Path) -> Path:
     mark = target.with_name(target.name + MARK)
     with locked(cache / ".lock"):
         if not (mark.is_file() and target.is_dir() and mark.read_text() == tree_digest(target)):
-            _expect_room(cache, manifest.total_bytes)
             _install(manifest, target)
             write_atomically(mark, [tree_digest(target).encode()])
     return target
@@ -59,31 +57,18 @@ def _name(manifest: Manifest) -> str:
     return digest.hexdigest()[:24]
 
 
-def _expect_room(cache: Path, needed: int) -> None:
-    free = shutil.disk_usage(cache).free
-    if free < needed * 1.1:
-        raise VerificationError(
-            f"{cache}: {free} bytes are free and A, which is made from B, needs {needed}: set model.path or paths.cache"
-        )
-
-
 def _install(manifest: Manifest, target: Path) -> None:
     scratch = Path(tempfile.mkdtemp(dir=target.parent, prefix=".new-"))
     try:
-        layout = {entry.name: (entry.dtype, entry.shape) for entry in manifest.tensors}
-        header = safetensors_header(layout, {"format": "pt"})
-        write_atomically(scratch / SHARD, _parts(header, manifest))
-        for name in manifest.files:
-            shutil.copyfile(manifest.path / name, scratch / name)
+        write_alike(scratch / "new", manifest, _tensors(manifest))
         if target.exists():
             shutil.rmtree(target)
-        os.rename(scratch, target)
+        os.rename(scratch / "new", target)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch)
 
 
-def _parts(header: bytes, manifest: Manifest) -> Iterator[bytes | memoryview]:
-    yield header
+def _tensors(manifest: Manifest) -> Iterator[bytes]:
     with TensorReader(manifest) as reader:
         for entry in manifest.tensors:
             buffer = bytearray(entry.nbytes)

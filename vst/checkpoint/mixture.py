@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from vst.checkpoint.alike import write_alike
 from vst.checkpoint.manifest import Manifest
 from vst.checkpoint.reader import TensorReader
-from vst.checkpoint.writer import safetensors_header, write_atomically
 from vst.errors import VerificationError
-
-SHARD = "model.safetensors"
 
 
 def write_mixture(directory: Path, manifest: Manifest, other: Manifest, names: Collection[str]) -> None:
     """Write ``manifest``'s checkpoint with the tensors ``names`` from ``other``; both must have one layout.
 
     One shard, read tensor by tensor, so that it takes the memory of the largest one. The small files are those of
-    ``manifest``. Creates ``directory``. VerificationError for another layout or an unknown name.
+    ``manifest``. Creates ``directory``. VerificationError for another layout, an unknown name or a full disk.
     """
     if manifest.layout_digest != other.layout_digest:
         raise VerificationError(f"{other.path} has another layout than {manifest.path}: they cannot be mixed")
     if unknown := sorted(set(names) - set(manifest.by_name)):
         raise VerificationError(f"{manifest.path} has no tensor {unknown[0]}, which was to be taken from the other one")
-    directory.mkdir(parents=True)
-    layout = {entry.name: (entry.dtype, entry.shape) for entry in manifest.tensors}
-    parts = _bytes(manifest, other, frozenset(names))
-    write_atomically(directory / SHARD, _chain(safetensors_header(layout, {"format": "pt"}), parts))
-    for name in manifest.files:
-        shutil.copyfile(manifest.path / name, directory / name)
-
-
-def _chain(first: bytes, rest: Iterator[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    yield first
-    yield from rest
+    write_alike(directory, manifest, _bytes(manifest, other, frozenset(names)))
 
 
 def _bytes(manifest: Manifest, other: Manifest, names: frozenset[str]) -> Iterator[memoryview]:

@@ -61,7 +61,10 @@ def _examine(session: Session, reference: Reference) -> LaneVerdict:
     found = Diagnosis(limit=int(session.conf.lane.pushes or 0))
     failure: TransactionFailed | None = None
     broken: VstError | None = None
-    with tempfile.TemporaryDirectory(prefix="vst-mixtures-") as scratch:
+    # Mixtures are as large as a checkpoint: they go where the user has room for such.
+    cache = Path(session.conf.paths.cache).expanduser().absolute()
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="mixtures-") as scratch:
         bench = Bench(session, reference.record, found, Path(scratch))
         try:
             search(session, bench, found)
