@@ -22,6 +22,9 @@ PREFIX = "expert_"
 KEEPS_B = "checkpoint"
 """In the name of B's own answers to further probes."""
 
+BEFORE = "control-search"
+"""The record of B before it is asked further probes, which must equal its cold reference."""
+
 
 @dataclass(frozen=True)
 class Noticed:
@@ -69,7 +72,7 @@ def search(
     """
     sent += push_with_draft(session, Push("checkpoint", purpose="control.search"))
     floor = session.need("floor")
-    if not difference(take(session, session.need("seat"), "B", "control-search"), cold_b, floor).equal:
+    if not difference(take(session, session.need("seat"), "B", BEFORE), cold_b, floor).equal:
         return {}
     whole = ask(session, KEEPS_B)
     return {name: found for name, records in unseen.items() if (found := _noticed(records, whole, floor))}

@@ -17,7 +17,7 @@ import yaml
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
 from vst.lanes.diagnose.found import FILE as DIAGNOSIS
-from vst.lanes.expert_search import KEEPS_B, file_of
+from vst.lanes.expert_search import BEFORE, KEEPS_B, file_of
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
 from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
@@ -308,6 +308,9 @@ class Judge:
         if more is not None:
             name = f"record-{file_of(f'control-{family}', more)}.json"
             whole = f"record-{file_of(KEEPS_B, more)}.json"
+            # B's own answers to further probes stand for a cold server's only where it was seen to equal one.
+            if not difference(self.record(f"record-{BEFORE}.json"), self.record(REFERENCE), self._need_floor()).equal:
+                raise VerificationError(f"record-{BEFORE}.json is not {REFERENCE}: nothing follows from further probes")
         if name not in self._bundle.files and stored["evidence"] is None:
             return None
         apart = difference(self.record(name), self.record(whole), self._need_floor())

@@ -1,0 +1,49 @@
+"""Judging again a control that only further probes noticed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from oracle.answers import record, shifted
+
+from vst.errors import VerificationError
+from vst.oracle.record import Record
+from vst.provenance.rejudge import Judge
+from vst.verdict import Outcome
+
+WHOLE = record()
+STORED: dict[str, Any] = {
+    "observed": {"tensors": ["x"], "noticed": True, "more": 2},
+    "expected": "noticed",
+    "evidence": "record-control-expert_1-more-2.json",
+    "reason": "",
+}
+
+
+def judge(**changed: Record) -> Judge:
+    """A judge over these records alone: B equals its reference, and the second further set noticed the expert."""
+    records = {
+        "record-reference.json": WHOLE,
+        "record-control-search.json": WHOLE,
+        "record-control-expert_1-more-2.json": shifted(WHOLE, 0.5),
+        "record-checkpoint-more-2.json": WHOLE,
+        **{f"record-{name.replace('_', '-')}.json": one for name, one in changed.items()},
+    }
+    one = object.__new__(Judge)
+    one.floor = 0.0
+    one._lane = {}
+    one._bundle = SimpleNamespace(files=records, json=lambda name: records[name].to_json())  # type: ignore[assignment]
+    return one
+
+
+def test_an_expert_that_a_further_set_noticed_passes_again() -> None:
+    check = judge().again("L3", "control.expert_1", STORED)
+    assert check is not None and check.outcome is Outcome.PASS
+    assert check.observed["more"] == 2
+
+
+def test_further_probes_prove_nothing_where_b_was_not_its_reference() -> None:
+    with pytest.raises(VerificationError, match=r"record-control-search.json is not record-reference.json"):
+        judge(control_search=shifted(WHOLE, 0.5)).again("L3", "control.expert_1", STORED)
