@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import vst.report.matrix as matrix_module
 from report.stored import ladder, lane, write_run
 from vst.checkpoint.zoo.catalogue import CATALOGUE
 from vst.errors import ConfigError
@@ -79,6 +80,25 @@ def test_a_bundle_that_does_not_hold_makes_no_row(tmp_path: Path) -> None:
 def test_no_runs_are_no_table(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run of the ladder"):
         matrix([tmp_path])
+
+
+def test_no_features_are_told_of_a_processor_that_is_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ended(tmp_path / "one", GOOD)
+    assert matrix([run])["environment"]["features"] is None
+    known = {"vllm": "0.32.0", "torch": "2.13.0", "python": "3.11.7", "cpu": "One CPU", "cores": 2}
+    monkeypatch.setattr(matrix_module, "_one_environment", lambda material: known)
+    monkeypatch.setattr(matrix_module, "cpu_facts", lambda: {"models": ["One CPU"]})
+    assert matrix([run])["environment"]["features"] == features()
+    monkeypatch.setattr(matrix_module, "cpu_facts", lambda: {"models": ["Another CPU"]})
+    with pytest.raises(ConfigError, match="this is Another CPU: make the table on one as theirs"):
+        matrix([run])
+
+
+def test_a_row_shows_the_variables_that_not_all_servers_had(stored: dict[str, Any]) -> None:
+    had = {row["model"] for row in stored["rows"] if row["server_env"].get("OMP_NUM_THREADS") == "1"}
+    assert "gemma2" in had and "llama" not in had
+    text = page(stored)
+    assert "| gemma2 (`OMP_NUM_THREADS=1`)" in text and "VLLM_TARGET_DEVICE" not in text
 
 
 def test_the_features_are_those_of_the_processor(tmp_path: Path) -> None:

@@ -32,13 +32,14 @@ def machine_facts(environment: Mapping[str, str]) -> dict[str, Any]:
     block = Block()
     block.put("host", platform.node() or None, "the system has no host name")
     block.put("system", f"{platform.system()} {platform.release()} {platform.machine()}")
-    block.put("cpu", _cpu())
+    block.put("cpu", cpu_facts())
     block.put("memory_bytes", psutil.virtual_memory().total)
     block.put("gpus", gpus, why)
     return block.put("slurm", slurm_facts(environment), "SLURM_JOB_ID is not set: not a SLURM job").to_json()
 
 
-def _cpu() -> dict[str, Any]:
+def cpu_facts() -> dict[str, Any]:
+    """The processor by the kernel's name, its cores, and how many of them this process may use."""
     block = Block()
     try:
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()

@@ -15,6 +15,7 @@ from typing import Any
 from vst.errors import ConfigError
 from vst.lanes.diagnose.found import FILE, Diagnosis
 from vst.lanes.diagnose.judge import named
+from vst.provenance.machine import cpu_facts
 from vst.provenance.rundir import RUN
 from vst.provenance.verify import verify
 from vst.report.material import Material, read_material, read_object
@@ -23,6 +24,9 @@ FORMAT = "vst-matrix/1"
 LANES = ("L0", "L1", "L2", "L3", "L4")
 FEATURES = ("avx", "amx", "neon", "asimd", "bf16", "sve")
 """How the names of those processor features begin that decide which kernels a CPU build takes."""
+
+VARIABLES = ("OMP_", "KMP_", "MKL_", "TORCH", "VLLM_")
+"""How the names of those variables begin that change how a server computes."""
 
 LONGEST = 200
 LOG_BYTES = 8 << 20
@@ -79,6 +83,14 @@ def _arguments(material: Material) -> list[str]:
     return []
 
 
+def _variables(material: Material) -> dict[str, str]:
+    """The variables of ``VARIABLES`` that the first server was started with."""
+    for server in material.block("runtime").get("servers") or ():
+        found = server.get("environment") or {}
+        return {str(key): str(value) for key, value in sorted(found.items()) if key.startswith(VARIABLES)}
+    return {}
+
+
 def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
     """One model with one number of workers."""
     lanes = {str(lane["lane"]): str(lane["cause"] or "pass") for lane in ladder.lanes()}
@@ -90,6 +102,7 @@ def row(ladder: Material, diagnosis: Material | None) -> dict[str, Any]:
         "lanes": {name: lanes.get(name, "not reached") for name in LANES},
         "upto": _upto(ladder),
         "server_args": _arguments(ladder),
+        "server_env": _variables(ladder),
         "exit_code": ladder.verdict.get("exit_code"),
         "failing": [{"lane": lane, "check": str(check["id"]), "outcome": check["outcome"]} for lane, check in failing],
         "cause": _cause(ladder, str(failing[0][1]["reason"])) if failing else "",
@@ -181,6 +194,12 @@ def _environment(ladders: Iterable[Material]) -> dict[str, Any]:
                 raise ConfigError(f"the runs differ in {key}: {found[0][key]} and {value}; make a table of each")
     known = {key: next((one[key] for one in found if one[key] is not None), None) for key in found[0]}
     dates = sorted(str(material.started)[:10] for material in ladders if material.started)
+    if known["cpu"] is None:
+        return {**known, "features": None, "machine": None, "dates": sorted(set(dates))}
+    # The bundles do not hold the features: they are this machine's, which must be one as the runs had.
+    here = ", ".join(cpu_facts()["models"] or ()) or None
+    if here != known["cpu"]:
+        raise ConfigError(f"the runs were made on {known['cpu']}, this is {here}: make the table on one as theirs")
     return {**known, "features": features(), "machine": platform.machine(), "dates": sorted(set(dates))}
 
 

@@ -31,7 +31,7 @@ def page(matrix: Mapping[str, Any]) -> str:
     lines = [HEAD, *_environment(matrix["environment"])]
     for size in sorted({row["tensor_parallel_size"] for row in matrix["rows"]}):
         rows = [row for row in matrix["rows"] if row["tensor_parallel_size"] == size]
-        lines += [f"\n## {size} worker{'s' * (size > 1)}\n\n", *_table(rows)]
+        lines += [f"\n## {size} worker{'s' * (size > 1)}\n\n", *_table(rows, _common(matrix["rows"]))]
     return "".join([*lines, WORDS, *_causes(matrix["rows"])])
 
 
@@ -41,18 +41,23 @@ def _environment(found: Mapping[str, Any]) -> list[str]:
         "torch": found["torch"],
         "Python": found["python"],
         "processor": f"{found['cpu']}, {found['cores']} cores, {found['machine']}",
-        "vector features": ", ".join(found["features"]),
+        "vector features": ", ".join(found["features"] or ["not recorded"]),
         "dates": ", ".join(found["dates"]),
     }
     return [f"* {name}: {value}\n" for name, value in told.items()]
 
 
-def _table(rows: list[Mapping[str, Any]]) -> list[str]:
+def _common(rows: list[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """The variables that every row's servers were started with."""
+    return set.intersection(*(set(row["server_env"].items()) for row in rows))
+
+
+def _table(rows: list[Mapping[str, Any]], common: set[tuple[str, str]]) -> list[str]:
     head = ["architecture", *LANES, "result", "tensors that do not arrive", "pushes", "reload"]
-    return [_line(head), _line(["---"] * len(head)), *(_line(_cells(row)) for row in rows)]
+    return [_line(head), _line(["---"] * len(head)), *(_line(_cells(row, common)) for row in rows)]
 
 
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def _cells(row: Mapping[str, Any], common: set[tuple[str, str]]) -> list[str]:
     found = row["diagnosis"]
     tensors = pushes = reload = ""
     if found is not None and found["mode"] is not None:
@@ -63,7 +68,8 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         tensors += "" if found["minimal"] else " (not minimal)"
         pushes, reload = str(found["pushes"]), found["reload"]
     name = row["model"]
-    extra = [word for word in row["server_args"] if word != "--enforce-eager"]
+    extra = [f"{key}={value}" for key, value in row["server_env"].items() if (key, value) not in common]
+    extra += [word for word in row["server_args"] if word != "--enforce-eager"]
     name += f" (`{' '.join(extra)}`)" if extra else ""
     marks = [MARKS[row["lanes"][lane]] for lane in LANES]
     return [name, *marks, row["result"], tensors, pushes, reload]
