@@ -155,8 +155,8 @@ class TransferConf:
     master_address: str | None = None
     port: int = MISSING
     bucket_bytes: int | None = None
-    ring: int = 4
-    staging: str = "tensor"
+    ring: int = MISSING
+    staging: str = MISSING
     rate_limit_bytes_per_s: float | None = None
     timeouts: TimeoutsConf = field(default_factory=TimeoutsConf)
 

@@ -17,7 +17,7 @@ from vst.transfer.frames import largest_frame, plan_frames
 from vst.transfer.parts import mixed
 from vst.transfer.pipeline import Pipeline, pieces
 from vst.transfer.ring import Ring
-from vst.transfer.stages import Stopwatch, overlap
+from vst.transfer.stages import Stopwatch
 from vst.transfer.wire import LEAST_FRAME, aligned, cut, frame_limit
 
 MIB = 1 << 20
@@ -160,9 +160,3 @@ def test_frames_bring_the_buckets_of_the_wire_byte_for_byte(bucket_bytes: int) -
 
 def test_a_frame_is_aligned_so_that_the_next_begins_where_a_tensor_may() -> None:
     assert frame_limit(LEAST_FRAME + 1) == aligned(LEAST_FRAME + 1) and frame_limit(1) == LEAST_FRAME
-
-
-def test_overlap_is_one_for_stages_in_a_row_and_two_for_two_at_once() -> None:
-    row = [{"busy_s": 1.0, "first_s": 0.0, "last_s": 1.0}, {"busy_s": 1.0, "first_s": 1.0, "last_s": 2.0}]
-    beside = [{"busy_s": 1.0, "first_s": 0.0, "last_s": 1.0}] * 2
-    assert (overlap(row), overlap(beside), overlap([])) == (1.0, 2.0, None)

@@ -17,6 +17,7 @@ from vst.errors import ConfigError
 from vst.harmless import visible
 from vst.lanes.diagnose.found import FILE, Diagnosis, Look
 from vst.report.material import Material, read_material, read_object
+from vst.report.matrix import workers
 from vst.report.reproduction import TOKENS, Reproduction, script
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def reproduction(material: Material, found: Diagnosis) -> Reproduction:
         digests=(digests["model"], digests["checkpoint"]),
         identity=found.mode == "identity",
         prompt=_prompt(material, reload, made=zoo is not None and zoo.quantised is None),
-        parallel=_tensor_parallel(material),
+        parallel=workers(material),
     )
 
 
@@ -135,14 +136,6 @@ def _prompt(material: Material, reload: Look | None, made: bool) -> tuple[int, .
     return tuple(prompt[: max(TOKENS, int(first.get("position", 0)) + 1)])
 
 
-def _tensor_parallel(material: Material) -> int:
-    for server in material.block("runtime").get("servers") or ():
-        words = list(server.get("argv") or ())
-        if "--tensor-parallel-size" in words:
-            return int(words[words.index("--tensor-parallel-size") + 1])
-    return 1
-
-
 def _environment(material: Material) -> Mapping[str, Any]:
     machine, publisher = material.block("machine"), material.block("runtime", "publisher")
     version = (material.check("server.dialect") or {}).get("observed")
@@ -153,7 +146,7 @@ def _environment(material: Material) -> Mapping[str, Any]:
         "system": machine.get("system"),
         "CPU": ", ".join(material.block("machine", "cpu").get("models") or ()) or None,
         "GPUs": json.dumps(machine.get("gpus")) if machine.get("gpus") else "none",
-        "tensor parallel size": _tensor_parallel(material),
+        "tensor parallel size": workers(material),
     }
 
 

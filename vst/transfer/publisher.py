@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ NEEDED = {
     "ready": {"vllm", "torch"},
     "phase": {"phase"},
     "failed": {"error", "kind"},
-    "done": {"tensors", "bytes", "layout_digest", "content_digest", "seconds"},
+    "done": {field.name for field in fields(Sent) if field.default_factory is MISSING},
 }
 """What a report of each kind must hold; what else a report is, it is only told."""
 

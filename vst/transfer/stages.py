@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -58,11 +58,3 @@ class Stopwatch:
         with self._lock:
             known = {name: stage.to_json() for name, stage in self._stages.items()}
         return [{"stage": name, **known[name]} for name in STAGES if name in known]
-
-
-def overlap(stages: Sequence[dict[str, Any]]) -> float | None:
-    """Busy seconds of all stages for each second from the first to the last: 1.0 when they follow one another."""
-    if not stages:
-        return None
-    wall = max(one["last_s"] for one in stages) - min(one["first_s"] for one in stages)
-    return round(sum(one["busy_s"] for one in stages) / wall, 3) if wall > 0 else None

@@ -11,7 +11,7 @@ from pathlib import Path
 from vst.checkpoint.tiny import locked, tree_digest
 from vst.checkpoint.tiny_tokenizer import BOS_ID, EOS_ID, tokenizer_files
 from vst.checkpoint.writer import Tensor, write_atomically, write_index, write_safetensors
-from vst.checkpoint.zoo.catalogue import CATALOGUE, PREFIX, Architecture
+from vst.checkpoint.zoo.catalogue import CATALOGUE, Architecture
 from vst.checkpoint.zoo.layout import Layout, read_layout
 from vst.checkpoint.zoo.quantised import CONFIGS, is_quantised, stored
 from vst.checkpoint.zoo.weights import draw
@@ -21,11 +21,6 @@ FORMAT = "vst-zoo/1"
 ROLES = ("a", "b")
 SHARDS = 3
 MARK = "digests.json"
-
-
-def known(generate: str) -> bool:
-    """Whether ``model.generate`` names an architecture of the zoo."""
-    return generate.startswith(PREFIX) and generate.removeprefix(PREFIX) in CATALOGUE
 
 
 def make_zoo_pair(directory: Path, name: str) -> tuple[Path, Path]:
