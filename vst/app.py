@@ -91,6 +91,7 @@ def execute(conf: VstConf, run: RunDir) -> int:
         verdict.interrupted = stop.code
         _taint(session, f"interrupted by {stop}", stopping)
     except ConfigError as error:
+        stopping.ending()
         ended = error
         verdict.interrupted = EXIT_CONFIG
         verdict.lanes.append(_unfinished(error, Outcome.REFUSED))
@@ -140,6 +141,7 @@ def _unfinished(error: BaseException, outcome: Outcome) -> LaneVerdict:
 
 def _taint(session: Session, reason: str, stopping: Stopping) -> None:
     """An end in the middle leaves a server that is not proven; one that was not touched keeps its state."""
+    stopping.ending()
     fleet = session.fleet
     if fleet is None or not session.transactions or (fleet.verified and fleet.state == "serving"):
         return
@@ -148,7 +150,6 @@ def _taint(session: Session, reason: str, stopping: Stopping) -> None:
         for replica in fleet.replicas:
             replica.lifecycle.left = "not known to be paused: a signal asked for the end at once"
 
-    stopping.ending()
     stopping.orderly(lambda: fleet.taint(reason), give_up)
 
 

@@ -1,8 +1,9 @@
 """Ending a run by signals: the first ends it in order, the second at once; both leave a verdict.
 
 The first one raises ``Interrupted`` wherever the run is; a second one raises it again where something on the way out
-cleans up and waits. Once the run has come to its end, a signal only cuts short what ``orderly`` does: the processes
-that it waits for are killed. The verdict is written in any case.
+cleans up and waits. Either arrives although something on its way drops it (``vst.insist``). Once the run has come to
+its end, a signal only cuts short what ``orderly`` does: the processes that it waits for are killed. The verdict is
+written in any case.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from vst import early_signals
+from vst.insist import Insistent
 from vst.verdict import EXIT_INTERRUPTED, EXIT_TERMINATED
 
 SIGNALS = {
@@ -49,6 +51,7 @@ class Stopping:
 
     def __init__(self, duplicate_s: float = DUPLICATE_S) -> None:
         self.hurried = False
+        self._insistent = Insistent()
         self._duplicate_s = duplicate_s
         self._signalled: float | None = None
         self._inside = False
@@ -69,6 +72,7 @@ class Stopping:
 
     def ending(self) -> None:
         """The run has come to its end, one way or another: a signal can only hurry it now."""
+        self._insistent.arrived()
         self._on_the_way = False
         for number in SIGNALS:
             signal.signal(number, self._again)
@@ -80,10 +84,12 @@ class Stopping:
             if not self.hurried:
                 work()
             self._inside = False
+            self._insistent.arrived()
         except _AtOnce:
-            pass
+            self._insistent.arrived()
         except BaseException:
             self._inside = False
+            self._insistent.arrived()
             raise
         if self.hurried:
             hurry()
@@ -101,7 +107,7 @@ class Stopping:
         self.ending()
         self._signalled = time.monotonic()
         self._on_the_way = True
-        raise _interruption(number)
+        self._insistent.throw(_interruption(number))
 
     def _again(self, number: int, frame: FrameType | None) -> None:
         if self._signalled is not None and time.monotonic() - self._signalled < self._duplicate_s:
@@ -109,9 +115,9 @@ class Stopping:
         self.hurried = True
         if self._inside:
             self._inside = False
-            raise _AtOnce
+            self._insistent.throw(_AtOnce())
         if self._on_the_way and not self._arrived(frame):
-            raise _interruption(number)
+            self._insistent.throw(_interruption(number))
 
     def _arrived(self, frame: FrameType | None) -> bool:
         """Whether the first interruption is being answered already: another would not be."""

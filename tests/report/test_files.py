@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,16 @@ def test_drawing_has_a_limit_that_is_gone_afterwards() -> None:
     with time_limit(0.1):
         pass
     time.sleep(0.2)
+
+
+def test_drawing_that_drops_every_exception_is_ended_all_the_same() -> None:
+    begun = time.monotonic()
+    with pytest.raises(TooSlow), time_limit(0.1):
+        for _ in range(2):
+            with suppress(Exception):
+                time.sleep(5)
+        time.sleep(5)
+    assert time.monotonic() - begun < 4
 
 
 def test_drawing_takes_a_fraction_of_a_second(tmp_path: Path) -> None:

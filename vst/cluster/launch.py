@@ -30,6 +30,7 @@ from vst.cluster.table import SweepShown, make_sweep_console
 from vst.cluster.watch import Watch
 from vst.errors import ConfigError, TransportError, VstError
 from vst.harmless import visible
+from vst.insist import Insistent
 from vst.provenance.atomic import write_atomic
 from vst.provenance.redaction import Scrubber
 from vst.verdict import EXIT_CODES, EXIT_CONFIG, EXIT_INTERRUPTED, EXIT_PASS, EXIT_TERMINATED, Outcome
@@ -209,16 +210,19 @@ def signals_raise() -> Iterator[None]:
     """SIGINT and SIGTERM become ``Stopped``; a second one, while the first is answered, ends the process at once."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
+    insistent = Insistent()
+
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         for again in SIGNALS:
             signal.signal(again, signal.SIG_DFL)
-        raise Stopped(SIGNALS[signal.Signals(number)])
+        insistent.throw(Stopped(SIGNALS[signal.Signals(number)]))
 
     for number in SIGNALS:
         signal.signal(number, stop)
     try:
         yield
     finally:
+        insistent.arrived()
         _restore(before)
 
 

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
+from vst.insist import Insistent
+
 
 class TooSlow(Exception):
     """The limit was over before the work was."""
@@ -21,13 +23,16 @@ def time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
+    insistent = Insistent()
+
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise TooSlow(f"not drawn within {seconds:g} s")
+        insistent.throw(TooSlow(f"not drawn within {seconds:g} s"))
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
+        insistent.arrived()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

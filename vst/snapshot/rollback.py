@@ -11,6 +11,7 @@ from types import FrameType
 from typing import NoReturn
 
 from vst.errors import ConfigError, VerificationError
+from vst.insist import Insistent
 
 
 def make_directories(path: Path, undo: ExitStack) -> None:
@@ -49,8 +50,10 @@ def publish(staged: Path, target: Path, undo: ExitStack) -> None:
 def terminated_as_exception() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that what was made is taken back before the process ends."""
 
+    insistent = Insistent()
+
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(128 + number)
+        insistent.throw(SystemExit(128 + number))
 
     try:
         before = signal.signal(signal.SIGTERM, stop)
@@ -60,4 +63,5 @@ def terminated_as_exception() -> Iterator[None]:
     try:
         yield
     finally:
+        insistent.arrived()
         signal.signal(signal.SIGTERM, before)
