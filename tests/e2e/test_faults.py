@@ -32,6 +32,9 @@ SLOWLY = ["transfer.rate_limit_bytes_per_s=600000", "transfer.bucket_bytes=65536
 SHORT = ["transfer.timeouts.start_s=3", "transfer.timeouts.broadcast_s=2", "transfer.timeouts.finish_s=5"]
 ONE_BY_ONE = "transfer.bucket_bytes=1"
 """A bucket for each tensor."""
+SENT_S = 1.0
+"""In which what was read before a read that stalls is sent, on a busy machine too."""
+
 BETWEEN, INSIDE = "model.layers.0.self_attn.k_proj.weight", "model.layers.0.mlp.up_proj.weight"
 """The first tensor of a module, and the second one of a module that vLLM fuses from two."""
 
@@ -51,13 +54,14 @@ def given_up_after(run: Run) -> float:
 
 def stop_publisher_before(tensor: str, live: Live, strange: Callable[..., Vst], pair: Pair, told: Path) -> Run:
     """A run whose publisher gets SIGSTOP when all tensors before ``tensor`` were sent; the wall clock steps back."""
-    number = [one.name for one in read_manifest(pair[0]).tensors].index(tensor) + 1
-    vst = strange(VST_TEST_CLOCK=f"-86400@{told}", VST_TEST_STALL=f"{number}@{told}")
+    place = next(one for one in read_manifest(pair[0]).tensors if one.name == tensor)
+    vst = strange(VST_TEST_CLOCK=f"-86400@{told}", VST_TEST_STALL=f"{place.shard}:{place.offset}@{told}")
     process, out = vst.start("lane=L2", ONE_BY_ONE, *SHORT, *live.attach(*pair))
     pid = wait_for(out / "events.jsonl", "publisher_start", lambda event: True, process)["pid"]
     until = time.monotonic() + 120
     while not told.exists() and process.poll() is None and time.monotonic() < until:
         time.sleep(0.02)
+    time.sleep(SENT_S)
     os.kill(pid, signal.SIGSTOP)
     text, _ = process.communicate(timeout=60)
     run = Run(process.returncode, text, out, 0.0)

@@ -3,8 +3,8 @@
 ``VST_TEST_CLOCK=SECONDS@FILE`` adds SECONDS to ``time.time``, ``time.time_ns`` and ``datetime.now`` as soon as FILE is
 there: what a step of the clock looks like from inside. The monotonic clock is left alone, as the kernel leaves it.
 ``VST_TEST_READ_S=SECONDS`` makes each positioned read of the publisher take that long, so that it goes on, and too
-slowly. ``VST_TEST_STALL=N@FILE`` makes its N-th read never return, once FILE was written to say so: the tensors before
-it have been sent then, and no more.
+slowly. ``VST_TEST_STALL=SHARD:OFFSET@FILE`` makes its read at this place of a shard never return, once FILE was written
+to say so: the tensors before it can be sent then, and no more.
 """
 
 import datetime
@@ -41,16 +41,15 @@ def slow_the_reads(seconds):
     os.preadv = preadv
 
 
-def stall_a_read(number, told):
-    plain, left = os.preadv, [number]
+def stall_a_read(shard, place, told):
+    plain = os.preadv
 
-    def preadv(*args):
-        left[0] -= 1
-        if left[0] == 0:
-            with open(told, "w") as file:
-                file.write("stalled")
+    def preadv(file, buffers, offset, *flags):
+        if offset == place and os.path.basename(os.readlink(f"/proc/self/fd/{file}")) == shard:
+            with open(told, "w") as word:
+                word.write("stalled")
             time.sleep(3600)
-        return plain(*args)
+        return plain(file, buffers, offset, *flags)
 
     os.preadv = preadv
 
@@ -61,5 +60,6 @@ if "VST_TEST_CLOCK" in os.environ:
 if "VST_TEST_READ_S" in os.environ and "vst.transfer.child" in sys.orig_argv:
     slow_the_reads(float(os.environ["VST_TEST_READ_S"]))
 if "VST_TEST_STALL" in os.environ and "vst.transfer.child" in sys.orig_argv:
-    number, _, told = os.environ["VST_TEST_STALL"].partition("@")
-    stall_a_read(int(number), told)
+    place, _, told = os.environ["VST_TEST_STALL"].partition("@")
+    shard, _, offset = place.partition(":")
+    stall_a_read(shard, int(offset), told)
