@@ -57,6 +57,8 @@ NAMES = {
     "bias": """model.layers.0.self_attn.q_proj.bias gpt_neox.final_layer_norm.bias
         model.layers.0.mlp.gate.e_score_correction_bias model.layers.0.mlp.experts.down_proj_bias
         model.layers.0.mlp.router.bias model.layers.0.mamba.conv1d.bias lm_head.bias""",
+    "mtp": """model.mtp_layers.0.input_proj.weight model.mtp_layers.0.self_attn.q_proj.bias mtp.fc.weight
+        mtp.layers.0.mlp.experts.3.up_proj.weight model.mtp_emb_norm.0.weight model.mtp.layers.0.eh_proj.weight""",
     "other": "gpt_neox.layers.0.attention.rotary_emb.inv_freq model.layers.61.eh_proj.weight weight x",
 }
 CASES = [(name, expected) for expected, names in NAMES.items() for name in names.split()]
@@ -65,6 +67,14 @@ CASES = [(name, expected) for expected, names in NAMES.items() for name in names
 @pytest.mark.parametrize(("name", "expected"), CASES)
 def test_names_of_published_models_have_their_family(name: str, expected: str) -> None:
     assert family(name) == expected
+
+
+def test_layers_beyond_the_models_own_are_those_that_draft() -> None:
+    config = {"num_hidden_layers": 61, "num_nextn_predict_layers": 1}
+    assert family("model.layers.61.eh_proj.weight", config) == "mtp"
+    assert family("model.layers.61.mlp.gate.weight", config) == "mtp"
+    assert family("model.layers.60.mlp.gate.weight", config) == "router"
+    assert family("model.layers.61.mlp.gate.weight", {**config, "num_nextn_predict_layers": 0}) == "router"
 
 
 def test_mixer_is_attention_in_a_model_without_state_space() -> None:

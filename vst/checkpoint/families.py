@@ -1,11 +1,12 @@
 """Which part of a model a checkpoint tensor belongs to, from its name.
 
 The families are ``embedding``, ``head``, ``norm``, ``attention_in``, ``attention_out``, ``mlp_in``, ``mlp_out``,
-``router``, ``state_space``, ``scale``, ``bias``, ``other`` and one ``expert_<group>`` per expert group: ``expert_0``,
-``expert_1``, … (expert number i of all layers, no leading zeros), ``expert_shared``, and ``expert_fused`` where one
-tensor holds all experts of a layer.
+``router``, ``state_space``, ``scale``, ``bias``, ``mtp``, ``other`` and one ``expert_<group>`` per expert group:
+``expert_0``, ``expert_1``, … (expert number i of all layers, no leading zeros), ``expert_shared``, and ``expert_fused``
+where one tensor holds all experts of a layer.
 
-Scales and biases are taken first, by suffix, wherever they are; then norms and state-space parameters, routers,
+What only drafts (``mtp``: the layers of multi-token prediction, which the model itself does not compute with) is taken
+before all. Scales and biases are next, by suffix, wherever they are; then norms and state-space parameters, routers,
 experts, and the rest by the word that names the projection. Names follow the checkpoints of Llama, Qwen, Mistral,
 Mixtral, Gemma, Phi, OLMo, gpt-oss, DeepSeek, GPT-NeoX, StableLM, Falcon-H1, Bamba, Mamba-2 and Nemotron-H as published
 on the Hugging Face hub.
@@ -35,6 +36,9 @@ FUSED = {"input_linear", "output_linear"}
 MLP_PARENTS = re.compile(r"mlp|feed_forward|ffn|ff")
 HEADS = {"lm_head", "embed_out", "output"}
 
+MTP = "mtp"
+"""The family of the layers with which a model drafts for itself."""
+
 PROJECTIONS = {
     "embedding": "embed_tokens embed_in embeddings embedding word_embeddings tok_embeddings wte wpe embed_positions",
     "attention_in": "q_proj k_proj v_proj qkv_proj query_key_value q_a_proj q_b_proj kv_a_proj_with_mqa kv_a_proj "
@@ -51,10 +55,12 @@ def family(name: str, config: dict[str, Any] | None = None) -> str:
     """The family of the checkpoint tensor ``name``.
 
     ``config`` (the parsed config.json) decides one ambiguity: ``mixer`` is attention in a model that has no state-space
-    keys.
+    keys, and from which layer on a model has those of multi-token prediction (``num_nextn_predict_layers``).
     """
     parts = name.split(".")
     leaf = parts[-1]
+    if _drafts(parts, config or {}):
+        return MTP
     words = parts[:-1] if leaf in ("weight", "qweight", "weight_packed") else parts
     if leaf in STATE:
         return "state_space"
@@ -63,6 +69,16 @@ def family(name: str, config: dict[str, Any] | None = None) -> str:
     if BIAS.fullmatch(leaf):
         return "bias"
     return _by_words(words, config) if words else "other"
+
+
+def _drafts(parts: list[str], config: dict[str, Any]) -> bool:
+    if any(part == "mtp" or part.startswith("mtp_") for part in parts):
+        return True
+    layers, more = config.get("num_hidden_layers"), config.get("num_nextn_predict_layers")
+    if not isinstance(layers, int) or not more or "layers" not in parts[:-1]:
+        return False
+    number = parts[parts.index("layers") + 1]
+    return number.isdecimal() and int(number) >= layers
 
 
 def _by_words(words: list[str], config: dict[str, Any] | None) -> str:

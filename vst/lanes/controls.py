@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from vst.checkpoint.config_file import try_config
-from vst.checkpoint.families import families
+from vst.checkpoint.families import MTP, families
 from vst.checkpoint.manifest import TensorEntry
 from vst.lanes import expert_search
 from vst.lanes.asking import take
-from vst.lanes.drafts import push_with_draft
+from vst.lanes.drafts import COLD, counted, push_with_draft, tells_apart
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push
 from vst.oracle.compare import Difference, difference
@@ -115,10 +115,14 @@ def _unknown(name: str) -> Check:
 
 
 def control_check(session: Session, name: str, names: tuple[str, ...], record: Record, cold_b: Record) -> Check:
+    """One control from its record; what only drafts is noticed by what the server accepted of its draft."""
     floor = session.need("floor")
     apart = difference(record, cold_b, floor)
-    observed = {"tensors": len(names), "noticed": not apart.equal, **apart.to_json()}
-    if apart.equal:
+    drafted = counted(session, f"control-{name}", COLD) if name == MTP else None
+    noticed = not apart.equal or tells_apart(drafted)
+    observed = {"tensors": len(names), "noticed": noticed, **apart.to_json()}
+    observed |= {"drafted": drafted} if drafted is not None else {}
+    if not noticed:
         return _unobservable(session, name, observed, "the probes answered as if B were whole")
     evidence = f"record-control-{name}.json"
     return Check(f"control.{name}", Outcome.PASS, observed, "noticed", floor, evidence=evidence)

@@ -7,7 +7,7 @@ draft proposed and had accepted, over the same questions, have to be those of th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vst.lanes.session import Session
@@ -19,6 +19,9 @@ from vst.verdict import Check, Outcome
 Transact = Callable[[Session, Push], Sent]
 
 ID = "draft.acceptance"
+COLD = "reference"
+"""The state of the cold B, by the name of its record."""
+
 EXPECTED = "the draft has as many tokens accepted as that of a cold server"
 
 
@@ -35,12 +38,17 @@ def push_with_draft(session: Session, push: Push, how: Transact = transact) -> l
 
 
 def push_draft(session: Session, push: Push, how: Transact = transact) -> list[Sent]:
-    """The draft's own transaction, which belongs to ``push``."""
+    """The draft's own transaction, which belongs to ``push``.
+
+    Layers of the model's own take the same tensors: the server shares some of them (embedding, head) with the model,
+    and a whole B would undo a control.
+    """
     role = draft_role(session, push.role)
     if role is None:
         return []
     session.progress.say(f"the draft of {push.role}")
-    return [how(session, Push(role, purpose=f"{push.purpose}.draft", draft=True))]
+    same = push if session.conf.transfer.mtp else Push(role)
+    return [how(session, replace(same, purpose=f"{push.purpose}.draft", draft=True))]
 
 
 @dataclass(frozen=True)
@@ -84,13 +92,38 @@ def acceptance_check(observed: Mapping[str, Any], margin: float) -> Check:
     return Check(ID, outcome, dict(observed), EXPECTED, margin, reason)
 
 
+def counted(session: Session, name: str, cold: str) -> dict[str, Any] | None:
+    """What was drafted for the record ``name`` and by a cold server, and how far shares may lie apart by themselves.
+
+    None where the model does not draft with layers of its own, or nobody counted.
+    """
+    found, expected = session.drafted.get(name), session.drafted.get(cold)
+    if not session.conf.transfer.mtp or found is None or expected is None:
+        return None
+    repeats = [session.drafted.get(f"model-{number}") for number in range(1, session.conf.oracle.repeats + 1)]
+    margin = 0.0 if _exact([one.to_json() if one else None for one in repeats]) else session.conf.eval.draft_margin
+    return {"found": found.to_json(), "expected": expected.to_json(), "margin": margin}
+
+
+def tells_apart(drafted: Mapping[str, Any] | None) -> bool:
+    """Whether what ``counted`` gave shows another draft than the cold server's."""
+    if drafted is None or not drafted["found"]["proposed"] or not drafted["expected"]["proposed"]:
+        return False
+    exact = drafted["margin"] == 0
+    return not _alike(drafted["found"], drafted["expected"], exact, drafted["margin"])
+
+
+def _exact(repeats: Sequence[Mapping[str, Any] | None]) -> bool:
+    counts = [_counts(one) for one in repeats]
+    return len(counts) > 1 and None not in counts and len(set(counts)) == 1
+
+
 def _judged(observed: Mapping[str, Any], margin: float) -> tuple[Outcome, str]:
     weights = observed["method"] not in WEIGHTLESS
     if weights and not observed["declared"]:
         why = f"the server drafts by {observed['method']} and no draft was declared, so nobody updates it"
         return Outcome.INCONCLUSIVE, f"{why}: use model=draftmodel, or transfer.mtp=true for layers of the model itself"
-    repeats = [_counts(one) for one in observed["repeats"]]
-    exact = len(repeats) > 1 and None not in repeats and len(set(repeats)) == 1
+    exact = _exact(observed["repeats"])
     for one in observed["arrivals"]:
         apart = _apart(one, exact, margin)
         if apart is not None:

@@ -166,9 +166,11 @@ def _transaction(session: Session, push: Push, file: str, moves: Moves) -> Sent:
 
 def _bare(session: Session, push: Push, label: str | None, steps: Steps, move: str) -> Sent:
     fleet: Fleet = session.need("fleet")
+    # A draft's transaction leaves the model what it is.
+    holds = {id(one.lifecycle): one.lifecycle.holds if push.draft else _content(push) for one in fleet.replicas}
     fleet.each(lambda lifecycle: lifecycle.begin_push(push.role, move))
     sent: Sent = _push(session, push, label, steps)
-    fleet.each(lambda lifecycle: lifecycle.end_push(_content(push)))
+    fleet.each(lambda lifecycle: lifecycle.end_push(holds[id(lifecycle)]))
     return sent
 
 
@@ -239,9 +241,6 @@ def _buckets(session: Session, push: Push) -> int | None:
 
 
 def _content(push: Push) -> str:
-    if push.draft:
-        # The draft's roles are named after the model's that they belong to.
-        return push.role.removeprefix("draft-")
     if push.only:
         return f"what it held, with {len(push.only)} tensors of {push.role}"
     return f"{push.role} with {len(push.from_other)} tensors of {push.other}" if push.other else push.role

@@ -9,7 +9,7 @@ from vst.errors import VstError
 from vst.lanes import controls
 from vst.lanes.asking import take, take_each
 from vst.lanes.cache import CacheProbe
-from vst.lanes.drafts import Arrival, draft_role, drafting_check, push_draft
+from vst.lanes.drafts import COLD, Arrival, draft_role, drafting_check, push_draft
 from vst.lanes.fleet import Replica, over_all
 from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
@@ -22,8 +22,8 @@ from vst.server.seats import seat_name
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome
 
-COLD, FIRST, STALE = "reference", "model-1", "draft-stale"
-"""The names of the states whose drafts are counted: the cold B, the first A, and B while its draft was still A's."""
+FIRST, STALE = "model-1", "draft-stale"
+"""States whose drafts are counted beside the cold B: the first A, and B while its draft was still A's."""
 
 
 @dataclass

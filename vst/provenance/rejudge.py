@@ -17,6 +17,7 @@ import yaml
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
 from vst.lanes.diagnose.found import FILE as DIAGNOSIS
+from vst.lanes.drafts import tells_apart
 from vst.lanes.expert_search import BEFORE, KEEPS_B, file_of
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
@@ -314,8 +315,12 @@ class Judge:
         if name not in self._bundle.files and stored["evidence"] is None:
             return None
         apart = difference(self.record(name), self.record(whole), self._need_floor())
-        observed = {"tensors": stored["observed"]["tensors"], "noticed": not apart.equal, **apart.to_json()}
+        # What was drafted is in no other file: counted when the record was taken, and told by the check.
+        drafted = stored["observed"].get("drafted")
+        noticed = not apart.equal or tells_apart(drafted)
+        observed = {"tensors": stored["observed"]["tensors"], "noticed": noticed, **apart.to_json()}
         observed |= {"more": more} if more is not None else {}
+        observed |= {"drafted": drafted} if drafted is not None else {}
         unseen = Outcome.NOT_APPLICABLE if family in (self._lane.get("unobservable") or ()) else Outcome.INCONCLUSIVE
-        outcome = unseen if apart.equal else Outcome.PASS
+        outcome = Outcome.PASS if noticed else unseen
         return Check(f"control.{family}", outcome, observed, stored["expected"], self.floor, stored["reason"])
