@@ -22,6 +22,8 @@ from vst.checkpoint.writer import Tensor, write_index, write_safetensors
 from vst.errors import ConfigError
 from vst.verdict import Check, LaneVerdict, Outcome
 
+from .earlier import earlier_manifest
+
 Checks = Callable[..., dict[str, Check]]
 Pair = dict[str, Path]
 FIRST, SECOND, THIRD = (f"model-0000{number}-of-00003.safetensors" for number in (1, 2, 3))
@@ -170,7 +172,7 @@ def test_problems_of_both_checkpoints_are_listed_and_long_lists_are_counted(pair
 
 
 def trusted_files(directory: Path, target: Path) -> list[Path]:
-    manifest = with_digests(read_manifest(directory), None)
+    manifest = with_digests(read_manifest(directory), None, shard_digests=True)
     sums = {shard.name: hashlib.sha256((directory / shard.name).read_bytes()).hexdigest() for shard in manifest.shards}
     contents = {
         "manifest.json": json.dumps(manifest.to_json()),
@@ -205,10 +207,36 @@ def test_k4_shard_that_differs_from_the_trusted_digest_is_refused_by_name(
         assert FIRST not in found.reason and THIRD not in found.reason
 
 
-@pytest.mark.parametrize("text", ["", "{}", "not a digest", '{"format":"vst-manifest/1"}', '{"x":"12"}', "{" * 99])
+@pytest.mark.parametrize("text", ["", "{}", "not a digest", '{"format":"vst-manifest/2"}', '{"x":"12"}', "{" * 99])
 def test_unusable_trusted_manifest_is_refused(pair: Pair, checks: Checks, tmp_path: Path, text: str) -> None:
     (tmp_path / "trusted").write_text(text)
     refused(checks(pair, {"model": tmp_path / "trusted"})["files.trusted"], str(tmp_path / "trusted"))
+
+
+def test_trusted_manifest_of_the_earlier_format_is_refused_naming_both_algorithms(
+    pair: Pair, checks: Checks, tmp_path: Path
+) -> None:
+    (tmp_path / "trusted").write_text(json.dumps(earlier_manifest(pair["model"])))
+    found = checks(pair, {"model": tmp_path / "trusted"})["files.trusted"]
+    refused(found, "vst-manifest/1", "SHA-256", "BLAKE3", "lane=L0")
+    assert "has digest" not in found.reason
+
+
+def test_blake3_digest_of_a_trusted_file_is_refused_and_not_compared(
+    pair: Pair, checks: Checks, tmp_path: Path
+) -> None:
+    (tmp_path / "trusted").write_text(json.dumps({FIRST: "blake3:" + "0" * 64}))
+    refused(checks(pair, {"model": tmp_path / "trusted"})["files.trusted"], FIRST, "BLAKE3", "SHA-256", "sha256sum")
+
+
+def test_shards_have_a_digest_where_evidence_or_a_trusted_file_asks_for_it(pair: Pair, tmp_path: Path) -> None:
+    trusted = {"checkpoint": trusted_files(pair["checkpoint"], tmp_path)[1]}
+    both = audit(pair).manifests
+    content = audit(pair, AuditOptions(shard_digests=False), trusted).manifests
+    assert [shard.digest is not None for shard in both["model"].shards] == [True] * 3
+    assert [shard.digest for shard in content["model"].shards] == [None] * 3
+    assert content["checkpoint"].shards == both["checkpoint"].shards
+    assert all(content[role].content_digest == both[role].content_digest for role in pair)
 
 
 def test_trusted_manifest_must_name_every_shard_and_no_other(pair: Pair, checks: Checks, tmp_path: Path) -> None:
@@ -378,13 +406,13 @@ def test_digest_cache_in_an_unwritable_place_is_only_a_warning(pair: Pair, check
 def test_shard_that_changes_during_the_audit_is_refused(
     pair: Pair, checks: Checks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = digests.digest_spans
+    original = digests.digest_stretch
 
     def disturbed(fd: int, path: Path, *rest: Any) -> Any:
         os.utime(path, ns=(1, 1))
         return original(fd, path, *rest)
 
-    monkeypatch.setattr(digests, "digest_spans", disturbed)
+    monkeypatch.setattr(digests, "digest_stretch", disturbed)
     found = checks(pair)
     refused(found["files.format"], "changed while it was read", str(pair["model"]))
     refused(found["files.pair"], "not evaluated: files.format did not hold")

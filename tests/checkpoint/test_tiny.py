@@ -17,8 +17,8 @@ from vst.errors import VerificationError
 
 LAYOUT = "sha256:52ea1a61e788e0acc4df88cf718ee825410d1a3b0899a3990fcda3dc271a937b"
 CONTENT = (
-    "sha256:9a2fa41b181cfa469285852d805301d5073a56e0b0c2d3d69f6ba753ce9c283f",
-    "sha256:6a8c0e834f1b7b91661fb3b18afae36186e254fd168c031941b6cccb011707c5",
+    "blake3:65af12b6e2d13110ccfe8bcfa09e39ecd420dec800e67a1d776b28dd6f4ec77b",
+    "blake3:11c41ad535cd08a8e4167ee8b514ed21793ea8150a3326429e3aca95e885ee5c",
 )
 
 

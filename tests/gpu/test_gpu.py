@@ -21,7 +21,7 @@ from vst.oracle.record import take_record
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
-from vst.transfer.ledger import tensor_sha256
+from vst.transfer.ledger import torch_digest
 from vst.transfer.outgoing import Memory, Outgoing
 from vst.transfer.parts import mixed
 from vst.transfer.plan import JoinPlan, Member, PushPlan
@@ -46,7 +46,7 @@ def test_staging_puts_every_byte_on_the_gpu_and_its_rate_is_told(tmp_path: Path,
         begun = time.perf_counter()
         for number, (name, tensor) in enumerate(out.pairs()):
             if round_ == 0:
-                assert tensor.is_cuda and tensor_sha256(tensor.cpu()) == manifest.by_name[name].digest
+                assert tensor.is_cuda and torch_digest(tensor.cpu()) == manifest.by_name[name].digest
             elif number == len(tensors) - 1:
                 torch.cuda.synchronize()
         rates.append(manifest.total_bytes / (time.perf_counter() - begun))

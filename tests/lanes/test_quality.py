@@ -36,7 +36,7 @@ from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome
 
 COUNT = 24
-SENT = Sent(3, 100, "sha256:1", "sha256:2", 0.1)
+SENT = Sent(3, 100, "sha256:1", "blake3:2", 0.1)
 
 
 class Silent:

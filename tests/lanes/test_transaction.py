@@ -14,7 +14,7 @@ from vst.transfer.plan import Sent
 from vst.transfer.publisher import PublisherFailed
 from vst.verdict import Outcome
 
-SENT = Sent(3, 100, "sha256:1", "sha256:2", 0.1)
+SENT = Sent(3, 100, "sha256:1", "blake3:2", 0.1)
 
 
 def publisher(kind: str) -> PublisherFailed:

@@ -22,7 +22,7 @@ from vst.oracle.reference import (
 from vst.server.facts import Instance, ServerFacts
 
 KEY = ReferenceKey(
-    content_digest="sha256:b",
+    content_digest="blake3:b",
     files={"config.json": "sha256:c"},
     flags=("cpu", "--dtype", "bfloat16"),
     env={"VLLM_ATTENTION_BACKEND": "X"},
@@ -32,7 +32,7 @@ KEY = ReferenceKey(
 REFERENCE = Reference(record(), {"version": "0.32.0"}, "a cold server of this run")
 
 OTHER_KEYS: dict[str, dict[str, Any]] = {
-    "content": {"content_digest": "sha256:a"},
+    "content": {"content_digest": "blake3:a"},
     "config": {"files": {"config.json": "sha256:d"}},
     "flags": {"flags": ("cpu", "--dtype", "float32")},
     "order of flags": {"flags": ("--dtype", "cpu", "bfloat16")},
@@ -101,7 +101,7 @@ def test_a_changed_value_is_damage(tmp_path: Path, place: str) -> None:
 
 
 def test_a_reference_of_a_under_the_name_of_b_is_not_taken_for_one_of_b(tmp_path: Path) -> None:
-    cache, of_a = ReferenceCache(tmp_path), replace(KEY, content_digest="sha256:a")
+    cache, of_a = ReferenceCache(tmp_path), replace(KEY, content_digest="blake3:a")
     cache.store(of_a, REFERENCE)
     shutil.copy(cache.path(of_a), cache.path(KEY))
     assert cache.load(KEY) is None

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkpoint.earlier import earlier_manifest
 
+from vst.checkpoint.tiny import make_tiny_pair
 from vst.errors import ConfigError
 from vst.provenance.__main__ import check_run, main
 from vst.provenance.atomic import file_sha256
@@ -22,6 +24,7 @@ from vst.provenance.sidecar import Request, Subject, statement
 from vst.provenance.verify import verify
 
 from .conftest import Run, run_vst, verify_cli
+from .stored_run import StoredRun
 
 Copied = Callable[[Run], Run]
 
@@ -194,9 +197,22 @@ def test_an_edited_manifest_contradicts_itself_although_every_digest_was_made_to
 ) -> None:
     run = copied(passing)
     manifest = run.json("manifest-model.json")
-    manifest["tensors"][0][6] = "sha256:" + "0" * 64
+    manifest["tensors"][0][6] = "blake3:" + "0" * 64
     reseal(run, "manifest-model.json", manifest)
     assert str(verify(run.path).findings[0]).startswith("manifest-model.json: manifest contradicts itself")
+
+
+@pytest.mark.parametrize("stated", [None, "sha256:" + "0" * 64])
+def test_a_bundle_from_before_blake3_is_held_against_its_own_digests(tmp_path: Path, stated: str | None) -> None:
+    a, _ = make_tiny_pair(tmp_path / "tiny")
+    manifest = earlier_manifest(a)
+    stored = StoredRun(tmp_path / "run")
+    digests = {key: manifest[key] for key in ("layout_digest", "content_digest")}
+    stored.run.inputs["model"] = {"path": str(a), **digests, **({"content_digest": stated} if stated else {})}
+    stored.run.write("manifest-model.json", manifest)
+    found = [str(finding) for finding in verify(stored.finish()).findings]
+    wrong = "manifest-model.json: has other digests than inputs.model of run.json.meta.json"
+    assert found == ([wrong] if stated else [])
 
 
 def test_a_file_announced_by_its_sidecar_and_not_yet_written_is_a_note(tmp_path: Path) -> None:

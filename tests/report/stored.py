@@ -35,7 +35,7 @@ def write_run(
     run.evidence.source = run.evidence.machine = {"unknown": {}}
     run.inputs["model"] = {
         "path": f"/models/{name}", "declared_name": name, "declared_revision": None, "layout_digest": layout,
-        "content_digest": "sha256:" + "b" * 64, "bytes": 10, "shards": [], "files": {},
+        "content_digest": "blake3:" + "b" * 64, "bytes": 10, "shards": [], "files": {},
     }  # fmt: skip
     for file, body in (files or {}).items():
         run.write(file, body)

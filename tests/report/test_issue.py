@@ -35,7 +35,7 @@ def test_identity_reloads_a_over_a_and_a_transition_b_over_a(tmp_path: Path) -> 
 
 def test_a_checkpoint_that_is_not_of_the_zoo_is_asked_for_by_its_content(tmp_path: Path) -> None:
     text = issue(run(tmp_path / "run", diagnosed(), "mine"))
-    assert "A=${A:?the directory of checkpoint A, content sha256:" in text and "transformers." not in text
+    assert "A=${A:?the directory of checkpoint A, content blake3:" in text and "transformers." not in text
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_hostile_names_stay_on_their_line_and_out_of_the_script(tmp_path: Path) 
 @pytest.mark.parametrize("name", [name for name, one in CATALOGUE.items() if one.quantised is None])
 @pytest.mark.parametrize("identity", [True, False])
 def test_every_script_is_one_that_bash_can_read(name: str, identity: bool) -> None:
-    text = script(Reproduction(CATALOGUE[name], ("sha256:a", "sha256:b"), identity, (1, 2, 3), parallel=2))
+    text = script(Reproduction(CATALOGUE[name], ("blake3:a", "blake3:b"), identity, (1, 2, 3), parallel=2))
     done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "--tensor-parallel-size 2" in text

@@ -23,7 +23,7 @@ from vst.errors import VerificationError, VstError
 from vst.server.client import HttpFailure, Unreachable
 from vst.transfer import child, outgoing
 from vst.transfer import parts as reading
-from vst.transfer.ledger import tensor_sha256
+from vst.transfer.ledger import torch_digest
 from vst.transfer.plan import JoinPlan, Member, PushPlan
 from vst.transfer.publisher import Deadlines, Publisher, PublisherFailed
 
@@ -80,7 +80,7 @@ def join_plan(server: WorkerServer, layout: str, **changes: Any) -> JoinPlan:
 
 
 def arrived(server: WorkerServer) -> dict[str, str]:
-    return {name: tensor_sha256(tensor) for name, tensor in server.worker.model.tensors.items()}
+    return {name: torch_digest(tensor) for name, tensor in server.worker.model.tensors.items()}
 
 
 def digests(manifest: Manifest) -> dict[str, str | None]:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from blake3 import blake3
 
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import Manifest, TensorEntry, read_manifest
 from vst.checkpoint.writer import write_safetensors
 from vst.errors import VerificationError
-from vst.transfer.ledger import Ledger, tensor_sha256
+from vst.transfer.ledger import Ledger, torch_digest
 from vst.transfer.parts import mixed, read
 
 Pairs = list[tuple[str, torch.Tensor]]
@@ -123,7 +123,7 @@ def test_a_control_is_checked_against_the_bytes_of_the_checkpoint_that_each_tens
     parts = mixed(manifest, other, ("d.half",))
     assert [source is other for source, _ in parts] == [False, False, False, True, False]
     ledger = Ledger([entry for _, entry in parts], manifest.layout_digest)
-    got = {name: tensor_sha256(tensor) for name, tensor in ledger.watch(read(parts))}
+    got = {name: torch_digest(tensor) for name, tensor in ledger.watch(read(parts))}
     assert got["d.half"] == other.by_name["d.half"].digest != manifest.by_name["d.half"].digest
     assert ledger.close().content_digest not in (manifest.content_digest, other.content_digest)
 
@@ -131,4 +131,4 @@ def test_a_control_is_checked_against_the_bytes_of_the_checkpoint_that_each_tens
 @pytest.mark.parametrize("tensor", [torch.tensor(5, dtype=torch.int16), torch.zeros(0), torch.arange(6).view(2, 3)])
 def test_a_tensors_digest_is_that_of_its_bytes(tensor: torch.Tensor) -> None:
     data = bytes(tensor.reshape(-1).view(torch.uint8).tolist()) if tensor.numel() else b""
-    assert tensor_sha256(tensor) == "sha256:" + hashlib.sha256(data).hexdigest()
+    assert torch_digest(tensor) == "blake3:" + blake3(data).hexdigest()

@@ -25,7 +25,7 @@ def say(event, **fields):
 def hear():
     return json.loads(sys.stdin.readline())
 def done(**fields):
-    sent = dict(tensors=3, bytes=100, layout_digest="sha256:1", content_digest="sha256:2", seconds=0.1)
+    sent = dict(tensors=3, bytes=100, layout_digest="sha256:1", content_digest="blake3:2", seconds=0.1)
     say("done", **{**sent, **fields})
 """
 READY = SPEAK + 'say("ready", vllm="0.32.0", torch="2.13.0")\n'
@@ -90,7 +90,7 @@ time.sleep(60)
 """
     publisher = child(READY + script % json.dumps(JOIN.to_json()))
     assert publisher.wait_ready() == {"vllm": "0.32.0", "torch": "2.13.0"}
-    assert all_phases(publisher) == Sent(3, 100, "sha256:1", "sha256:2", 0.1)
+    assert all_phases(publisher) == Sent(3, 100, "sha256:1", "blake3:2", 0.1)
     assert publisher.alive and not publisher.changed
     pid = publisher.pid
     publisher.stop()

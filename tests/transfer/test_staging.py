@@ -9,7 +9,7 @@ from vst.checkpoint.manifest import Manifest
 from vst.transfer import outgoing
 from vst.transfer.footprint import STAGE_BYTES
 from vst.transfer.frames import largest_frame
-from vst.transfer.ledger import tensor_sha256
+from vst.transfer.ledger import torch_digest
 from vst.transfer.outgoing import Memory, Outgoing
 from vst.transfer.parts import mixed
 from vst.transfer.pipeline import Pipeline
@@ -35,7 +35,7 @@ def test_tensors_of_one_and_of_several_frames_come_whole_and_keep_their_bytes(ma
     frames = iter(Pipeline(parts, 1000, Ring(2, largest), watch))
     # All are kept until the end: a packing engine does the same until its buffer is full.
     got = list(staged(frames, parts, "cpu", watch))
-    assert [(name, tuple(tensor.shape), tensor_sha256(tensor)) for name, tensor in got] == [
+    assert [(name, tuple(tensor.shape), torch_digest(tensor)) for name, tensor in got] == [
         (entry.name, entry.shape, entry.digest) for entry in manifest.tensors
     ]
     assert {one["stage"]: one["bytes"] for one in watch.to_json()}["stage"] == manifest.total_bytes

@@ -14,8 +14,9 @@ from typing import Literal
 
 from vst.checkpoint import checks
 from vst.checkpoint.config_file import try_config
-from vst.checkpoint.digests import DigestCache, Progress
+from vst.checkpoint.digests import DigestCache
 from vst.checkpoint.findings import not_evaluated
+from vst.checkpoint.hashing import Progress
 from vst.checkpoint.manifest import Manifest
 from vst.checkpoint.pairing import pair_check
 from vst.checkpoint.stability import stable_check as stable_check
@@ -33,7 +34,9 @@ class AuditOptions:
     """What the audit looks at, and what the user has declared as acceptable.
 
     ``finite``: ``auto`` scans when no checkpoint is larger than ``finite_limit_bytes``. ``allow_missing_scales`` are
-    fnmatch patterns of tensor names. ``content`` digests all bytes; without it ``files.pair`` cannot pass.
+    fnmatch patterns of tensor names. ``content`` digests all tensors; without it ``files.pair`` cannot pass.
+    ``shard_digests`` takes the SHA-256 of every shard in the same pass: evidence names it, comparisons do not need it.
+    A shard that is to have a trusted digest is digested whatever the two say.
     """
 
     finite: Literal["auto", "always", "never"] = "auto"
@@ -43,6 +46,7 @@ class AuditOptions:
     allow_tied_mismatch: bool = False
     allow_extra_shards: bool = False
     content: bool = True
+    shard_digests: bool = True
     digest_cache: Path | None = None
 
 
@@ -97,7 +101,7 @@ def _digest(
     cache = DigestCache(options.digest_cache) if options.digest_cache else None
     for subject in subjects:
         if options.content or subject.role in trusted:
-            digest(subject, cache, progress)
+            digest(subject, cache, progress, options.shard_digests or subject.role in trusted)
     return cache.problems if cache else []
 
 

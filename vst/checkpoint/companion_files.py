@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from vst.checkpoint.canonical import PREFIX
+from vst.checkpoint.canonical import SHA256, spelled
 from vst.checkpoint.index import resolve_inside
 from vst.checkpoint.regular import open_regular
 
@@ -46,4 +46,4 @@ def digest_file(path: Path) -> str:
     with open_regular(path) as fd:
         while chunk := os.read(fd, CHUNK_BYTES):
             digest.update(chunk)
-    return PREFIX + digest.hexdigest()
+    return spelled(SHA256, digest)

@@ -12,23 +12,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from vst.checkpoint.canonical import PREFIX
 from vst.checkpoint.manifest import TensorEntry
 from vst.checkpoint.regular import describe, read_small
 from vst.checkpoint.stability import FileIdentity
 from vst.checkpoint.strict_json import parse_object
 from vst.errors import VerificationError
 
-FORMAT = "vst-digests/1"
+FORMAT = "vst-digests/2"
 MAX_ENTRY_BYTES = 1 << 30
 SETTLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ShardDigests:
-    """``sha256:<hex>`` of a whole shard, and of its tensors by name."""
+    """``sha256:<hex>`` of a whole shard, None if it was not asked for, and ``blake3:<hex>`` of its tensors by name."""
 
-    shard: str
+    shard: str | None
     tensors: dict[str, str]
 
 
@@ -45,15 +44,22 @@ class DigestCache:
         self._settle_ns = int(settle_seconds * 1e9)
         self.problems: list[str] = []
 
-    def load(self, path: Path, identity: FileIdentity, entries: Sequence[TensorEntry]) -> ShardDigests | None:
-        """The digests of the shard at ``path`` if they are known for exactly this file and these tensors."""
+    def load(
+        self, path: Path, identity: FileIdentity, entries: Sequence[TensorEntry], shard_digest: bool
+    ) -> ShardDigests | None:
+        """The digests of the shard at ``path`` if they are known for exactly this file and these tensors.
+
+        With ``shard_digest`` an entry without the digest of the whole file does not do.
+        """
         try:
             content = parse_object(read_small(self._entry(path), MAX_ENTRY_BYTES))
         except (VerificationError, ValueError):
             return None
         if content.pop("check", None) != _check(content) or content.get("key") != _key(path, identity, entries):
             return None
-        return ShardDigests(content["shard"], content["tensors"])
+        if shard_digest and content["shard"] is None:
+            return None
+        return ShardDigests(content["shard"] if shard_digest else None, content["tensors"])
 
     def store(self, path: Path, identity: FileIdentity, entries: Sequence[TensorEntry], found: ShardDigests) -> None:
         """Remembers the digests, or says in ``problems`` why they cannot be remembered."""
@@ -78,7 +84,7 @@ def _key(path: Path, identity: FileIdentity, entries: Sequence[TensorEntry]) -> 
 
 
 def _check(content: dict[str, Any]) -> str:
-    return PREFIX + hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
+    return "sha256:" + hashlib.sha256(json.dumps(content, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -1,59 +1,60 @@
-"""Digesting the bytes of a checkpoint: SHA-256 of every tensor and every shard in one pass over each file."""
+"""Digesting the bytes of a checkpoint: BLAKE3 of every tensor and, where it is asked for, SHA-256 of every shard.
+
+Each byte is read once. Tensors are digested side by side, and a very large one by all cores. The SHA-256 of a shard can
+only be taken from its first byte to its last: then a thread goes through the shard with a second one beside it.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from vst.checkpoint.canonical import PREFIX
 from vst.checkpoint.canonical import combine_content_digest as combine_content_digest
 from vst.checkpoint.canonical import tensor_digest as tensor_digest
 from vst.checkpoint.digest_cache import DigestCache as DigestCache
 from vst.checkpoint.digest_cache import ShardDigests
+from vst.checkpoint.hashing import Buffers, Progress, digest_stretch
 from vst.checkpoint.manifest import Manifest, ShardEntry, TensorEntry
-from vst.checkpoint.regular import describe, open_regular, read_at
+from vst.checkpoint.regular import describe, open_regular
 from vst.checkpoint.stability import FileIdentity, identity_of
+from vst.checkpoint.stretches import Cutting, Stretch, cutting, stretches, whole_shard
 from vst.errors import VerificationError
 
-CHUNK_BYTES = 4 << 20
 MAX_WORKERS = 8
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Span:
-    """Bytes ``begin`` to ``end`` of a file, which are one tensor."""
+class _Shard:
+    """A shard as it was found: the file, its tensors, and its digests if the cache knows them."""
 
     name: str
-    begin: int
-    end: int
+    path: Path
+    identity: FileIdentity
+    tensors: list[TensorEntry]
+    known: ShardDigests | None
 
 
 def with_digests(
-    manifest: Manifest, cache: DigestCache | None, workers: int | None = None, progress: Progress | None = None
+    manifest: Manifest,
+    cache: DigestCache | None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    shard_digests: bool = False,
 ) -> Manifest:
-    """The manifest with digests of all tensors and shards; a shard is read once, or not at all if ``cache`` knows it.
+    """The manifest with the digests of all tensors; a shard is read once, or not at all if ``cache`` knows it.
 
-    Threads work on different shards (``workers``, by default one per core, at most 8), each with a buffer of 4 MiB.
+    ``shard_digests`` asks for the SHA-256 of every shard beside them, without which the shards have no digest.
+    ``workers`` threads share the work, by default one per core, at most 8, each with two buffers of some MiB.
     ``progress`` gets the number of bytes done since its last call, from one thread at a time. Raises
     ``VerificationError`` naming the file if it is not as long as the manifest says or changed while it was read.
     """
-    count = max(1, min(workers or os.cpu_count() or 1, MAX_WORKERS, len(manifest.shards)))
+    count = max(1, min(workers or os.cpu_count() or 1, MAX_WORKERS))
     by_shard = _tensors_by_shard(manifest)
-    report = _serialised(progress)
-    with ThreadPoolExecutor(count, thread_name_prefix="digest") as pool:
-        jobs = [pool.submit(_shard_digests, manifest, shard, by_shard, cache, report) for shard in manifest.shards]
-        try:
-            results = {shard.name: job.result() for shard, job in zip(manifest.shards, jobs, strict=True)}
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    shards = [_look(manifest, shard, by_shard[shard.name], cache, shard_digests) for shard in manifest.shards]
+    results = _digest_all(shards, count, cache, _serialised(progress), shard_digests)
     return replace(
         manifest,
         shards=tuple(replace(shard, digest=results[shard.name].shard) for shard in manifest.shards),
@@ -79,82 +80,66 @@ def _serialised(progress: Progress | None) -> Progress:
     return report
 
 
-def _shard_digests(
-    manifest: Manifest,
-    shard: ShardEntry,
-    by_shard: dict[str, list[TensorEntry]],
-    cache: DigestCache | None,
-    report: Progress,
-) -> ShardDigests:
+def _look(
+    manifest: Manifest, shard: ShardEntry, tensors: list[TensorEntry], cache: DigestCache | None, shard_digest: bool
+) -> _Shard:
     path = Path(os.path.realpath(manifest.shard_path(shard.name)))
-    entries = by_shard[shard.name]
+    with open_regular(path) as fd:
+        identity = identity_of(os.fstat(fd))
+    if identity.size != shard.nbytes:
+        raise VerificationError(f"{path}: {identity.size} bytes, the manifest says {shard.nbytes}: it changed since")
+    known = cache.load(path, identity, tensors, shard_digest) if cache else None
+    return _Shard(shard.name, path, identity, tensors, known)
+
+
+def _digest_all(
+    shards: list[_Shard], count: int, cache: DigestCache | None, report: Progress, shard_digests: bool
+) -> dict[str, ShardDigests]:
+    how = cutting(sum(shard.identity.size for shard in shards if shard.known is None), count)
+    buffers = Buffers()
+    with ThreadPoolExecutor(count, thread_name_prefix="digest") as pool:
+        jobs: dict[str, list[Future[ShardDigests]]] = {}
+        for shard in shards:
+            parts = _parts(shard, how, shard_digests)
+            jobs[shard.name] = [pool.submit(_digest, shard, part, buffers, report) for part in parts]
+            # What is not read, because it is known or is the header, is done.
+            report(shard.identity.size - sum(part.nbytes for part in parts))
+        try:
+            return {shard.name: shard.known or _gather(shard, jobs[shard.name], cache) for shard in shards}
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _parts(shard: _Shard, how: Cutting, shard_digest: bool) -> list[Stretch]:
+    if shard.known is not None:
+        return []
+    if shard_digest:
+        return [whole_shard(shard.identity.size, shard.tensors)]
+    return list(stretches(shard.tensors, how))
+
+
+def _digest(shard: _Shard, stretch: Stretch, buffers: Buffers, report: Progress) -> ShardDigests:
     try:
-        with open_regular(path) as fd:
-            before = identity_of(os.fstat(fd))
-            _same_size(path, before, shard)
-            known = cache.load(path, before, entries) if cache else None
-            if known is not None:
-                report(shard.nbytes)
-                return known
-            found = digest_spans(fd, path, before.size, entries, report)
-            _unchanged(path, before, identity_of(os.fstat(fd)), identity_of(os.stat(path)))
+        with open_regular(shard.path) as fd:
+            _unchanged(shard, os.fstat(fd))
+            found = digest_stretch(fd, shard.path, stretch, buffers, report)
+            _unchanged(shard, os.fstat(fd), os.stat(shard.path))
     except OSError as error:
-        raise VerificationError(f"{path}: cannot be read: {describe(error)}") from error
-    if cache:
-        cache.store(path, before, entries, found)
+        raise VerificationError(f"{shard.path}: cannot be read: {describe(error)}") from error
     return found
 
 
-def _same_size(path: Path, found: FileIdentity, shard: ShardEntry) -> None:
-    if found.size != shard.nbytes:
-        raise VerificationError(f"{path}: {found.size} bytes, the manifest says {shard.nbytes}: it changed since")
+def _unchanged(shard: _Shard, *found: os.stat_result) -> None:
+    if any(identity_of(one) != shard.identity for one in found):
+        raise VerificationError(f"{shard.path}: changed while it was read, nothing is known about its content")
 
 
-def _unchanged(path: Path, before: FileIdentity, *after: FileIdentity) -> None:
-    if any(identity != before for identity in after):
-        raise VerificationError(f"{path}: changed while it was read, nothing is known about its content")
-
-
-def digest_spans(fd: int, path: Path, size: int, entries: Sequence[TensorEntry], report: Progress) -> ShardDigests:
-    """Digests of the first ``size`` bytes of ``fd`` and of the spans of ``entries`` in it, which must not overlap."""
-    spans = [_Span(entry.name, entry.offset, entry.offset + entry.nbytes) for entry in entries]
-    hasher = _SpanHasher(spans)
-    whole = hashlib.sha256()
-    buffer = memoryview(bytearray(min(CHUNK_BYTES, max(size, 1))))
-    for position in range(0, size, CHUNK_BYTES):
-        view = buffer[: min(CHUNK_BYTES, size - position)]
-        done = read_at(fd, view, position)
-        if done != len(view):
-            raise VerificationError(f"{path}: ended at byte {position + done}, expected {size}")
-        whole.update(view)
-        hasher.feed(view, position)
-        report(done)
-    return ShardDigests(PREFIX + whole.hexdigest(), hasher.finish())
-
-
-class _SpanHasher:
-    """Feeds consecutive chunks of a file to one SHA-256 per span."""
-
-    def __init__(self, spans: list[_Span]) -> None:
-        self._waiting = sorted(spans, key=lambda span: (span.begin, span.end), reverse=True)
-        self._current = hashlib.sha256()
-        self._done: dict[str, str] = {}
-
-    def feed(self, view: memoryview, position: int) -> None:
-        end = position + len(view)
-        while self._waiting and self._waiting[-1].begin < end:
-            span = self._waiting[-1]
-            self._current.update(view[max(span.begin - position, 0) : span.end - position])
-            if span.end > end:
-                return
-            self._close()
-
-    def finish(self) -> dict[str, str]:
-        """The digests by tensor name; what is still waiting are empty tensors at the end of the file."""
-        while self._waiting:
-            self._close()
-        return self._done
-
-    def _close(self) -> None:
-        self._done[self._waiting.pop().name] = PREFIX + self._current.hexdigest()
-        self._current = hashlib.sha256()
+def _gather(shard: _Shard, jobs: list[Future[ShardDigests]], cache: DigestCache | None) -> ShardDigests:
+    """The digests of all stretches; each has seen the file as it was found, so nothing changed in between."""
+    parts = [job.result() for job in jobs]
+    tensors = {name: digest for part in parts for name, digest in part.tensors.items()}
+    found = ShardDigests(next((part.shard for part in parts), None), tensors)
+    if cache:
+        cache.store(shard.path, shard.identity, shard.tensors, found)
+    return found

@@ -16,7 +16,7 @@ from vst.errors import VerificationError
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """One tensor: where its ``nbytes`` bytes lie in which shard, and their ``sha256:<hex>`` if it was computed."""
+    """One tensor: where its ``nbytes`` bytes lie in which shard, and their ``blake3:<hex>`` if it was computed."""
 
     name: str
     dtype: str
@@ -57,7 +57,7 @@ class Manifest:
 
     @cached_property
     def content_digest(self) -> str | None:
-        """``sha256:<hex>`` over names, dtypes, shapes and tensor digests; None unless every tensor has a digest."""
+        """``blake3:<hex>`` over names, dtypes, shapes and tensor digests; None unless every tensor has a digest."""
         return combine_content_digest(self.tensors)
 
     @cached_property
@@ -77,17 +77,20 @@ class Manifest:
         return self.path / name
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as JSON values, format ``vst-manifest/1`` (see ``manifest_json.py``)."""
+        """The manifest as JSON values, format ``vst-manifest/2`` (see ``manifest_json.py``)."""
         from vst.checkpoint.manifest_json import to_json
 
         return to_json(self)
 
     @staticmethod
-    def from_json(content: Any) -> Manifest:
-        """The manifest that ``to_json`` wrote; ``VerificationError`` if malformed or at odds with its own digests."""
+    def from_json(content: Any, earlier: bool = False) -> Manifest:
+        """The manifest that ``to_json`` wrote; ``VerificationError`` if malformed or at odds with its own digests.
+
+        With ``earlier`` also one of format ``vst-manifest/1``, whose digests are compared with nothing but themselves.
+        """
         from vst.checkpoint.manifest_json import from_json
 
-        return from_json(content)
+        return from_json(content, earlier)
 
 
 def read_manifest(directory: Path, allow_extra_shards: bool = False) -> Manifest:

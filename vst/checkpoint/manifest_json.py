@@ -1,8 +1,11 @@
-"""Manifests as JSON: format ``vst-manifest/1``.
+"""Manifests as JSON: format ``vst-manifest/2``.
 
 An object with ``format``, ``path``, ``layout_digest``, ``content_digest`` (or null), ``total_bytes``, ``files``,
 ``shards`` as ``[name, nbytes, digest|null]`` and ``tensors`` as ``[name, dtype, shape, nbytes, shard number, offset,
-digest|null]``.
+digest|null]``. Digests of files are ``sha256:<hex>``, those of tensors and their content ``blake3:<hex>``.
+
+Format ``vst-manifest/1`` had SHA-256 for tensors too. Such a manifest is read to see whether it fits together, and
+refused where its digests would be compared with those of a checkpoint.
 """
 
 from __future__ import annotations
@@ -11,12 +14,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+from vst.checkpoint.canonical import BLAKE3, SHA256
 from vst.checkpoint.index import plain_name
 from vst.checkpoint.manifest import Manifest, ShardEntry, TensorEntry
 from vst.errors import VerificationError
 
-FORMAT = "vst-manifest/1"
-DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+FORMAT = "vst-manifest/2"
+EARLIER_FORMAT = "vst-manifest/1"
+TENSOR_ALGORITHM = {FORMAT: BLAKE3, EARLIER_FORMAT: SHA256}
+HEX = re.compile(r"[0-9a-f]{64}")
+EARLIER_REFUSED = (
+    f"a manifest of format {EARLIER_FORMAT!r} has SHA-256 digests of its tensors; this version takes BLAKE3 digests "
+    f"(format {FORMAT!r}), and neither says anything about the other: run lane=L0 on the checkpoint for a new manifest"
+)
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
@@ -37,14 +47,19 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def from_json(content: Any) -> Manifest:
-    """The manifest in ``content``; ``VerificationError`` if malformed or without the digests that it states."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+def from_json(content: Any, earlier: bool = False) -> Manifest:
+    """The manifest in ``content``; ``VerificationError`` if malformed or without the digests that it states.
+
+    One of the earlier format is refused unless ``earlier`` allows it.
+    """
+    if not isinstance(content, dict) or content.get("format") not in TENSOR_ALGORITHM:
         raise VerificationError(f"not a manifest: expected an object of format {FORMAT!r}")
+    if content["format"] == EARLIER_FORMAT and not earlier:
+        raise VerificationError(EARLIER_REFUSED)
     try:
-        manifest = _manifest(content)
+        manifest = _manifest(content, TENSOR_ALGORITHM[content["format"]])
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise VerificationError(f"malformed manifest of format {FORMAT!r}: {error}") from error
+        raise VerificationError(f"malformed manifest of format {content['format']!r}: {error}") from error
     for key in ("layout_digest", "content_digest", "total_bytes"):
         stated, found = content.get(key), getattr(manifest, key)
         if stated != found:
@@ -52,21 +67,23 @@ def from_json(content: Any) -> Manifest:
     return manifest
 
 
-def _manifest(content: dict[str, Any]) -> Manifest:
-    shards = tuple(ShardEntry(_file(name), _count(size), _digest(digest)) for name, size, digest in content["shards"])
-    tensors = tuple(_tensor(row, shards) for row in content["tensors"])
-    files = {_text(name): _required(digest) for name, digest in content["files"].items()}
+def _manifest(content: dict[str, Any], algorithm: str) -> Manifest:
+    rows = content["shards"]
+    shards = tuple(ShardEntry(_file(name), _count(size), _digest(digest, SHA256)) for name, size, digest in rows)
+    tensors = tuple(_tensor(row, shards, algorithm) for row in content["tensors"])
+    files = {_text(name): _required(digest, SHA256) for name, digest in content["files"].items()}
     names = [entry.name for entry in tensors]
     if any(first >= second for first, second in zip(names, names[1:], strict=False)):
         raise ValueError("tensors are not in canonical order")
     return Manifest(Path(_text(content["path"])), tensors, shards, files)
 
 
-def _tensor(row: Any, shards: tuple[ShardEntry, ...]) -> TensorEntry:
+def _tensor(row: Any, shards: tuple[ShardEntry, ...], algorithm: str) -> TensorEntry:
     name, dtype, shape, nbytes, shard, offset, digest = row
     sizes = tuple(map(_count, shape))
     place = shards[_count(shard)].name
-    return TensorEntry(_text(name), _text(dtype), sizes, _count(nbytes), place, _count(offset), _digest(digest))
+    found = _digest(digest, algorithm)
+    return TensorEntry(_text(name), _text(dtype), sizes, _count(nbytes), place, _count(offset), found)
 
 
 def _text(value: Any) -> str:
@@ -87,11 +104,12 @@ def _count(value: Any) -> int:
     return value
 
 
-def _digest(value: Any) -> str | None:
-    return None if value is None else _required(value)
+def _digest(value: Any, algorithm: str) -> str | None:
+    return None if value is None else _required(value, algorithm)
 
 
-def _required(value: Any) -> str:
-    if not isinstance(value, str) or not DIGEST.fullmatch(value):
-        raise ValueError(f"expected sha256:<64 hex digits>, found {str(value)[:80]!r}")
-    return value
+def _required(value: Any, algorithm: str) -> str:
+    found, _, digits = value.partition(":") if isinstance(value, str) else ("", "", "")
+    if found != algorithm or not HEX.fullmatch(digits):
+        raise ValueError(f"expected {algorithm}:<64 hex digits>, found {str(value)[:80]!r}")
+    return str(value)

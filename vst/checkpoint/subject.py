@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vst.checkpoint.digests import DigestCache, Progress, with_digests
+from vst.checkpoint.digests import DigestCache, with_digests
+from vst.checkpoint.hashing import Progress
 from vst.checkpoint.manifest import Manifest, manifest_of
 from vst.checkpoint.survey import Survey, survey
 from vst.errors import VerificationError
@@ -43,11 +44,11 @@ def inspect(role: str, directory: Path, allow_extra_shards: bool) -> Subject:
     return subject
 
 
-def digest(subject: Subject, cache: DigestCache | None, progress: Progress | None) -> None:
-    """Replaces the manifest by one with digests; reads all bytes of the checkpoint."""
+def digest(subject: Subject, cache: DigestCache | None, progress: Progress | None, shard_digests: bool) -> None:
+    """Replaces the manifest by one with digests, of the shards only if asked for; reads all bytes of the checkpoint."""
     if subject.manifest is None:
         return
     try:
-        subject.manifest = with_digests(subject.manifest, cache, progress=progress)
+        subject.manifest = with_digests(subject.manifest, cache, progress=progress, shard_digests=shard_digests)
     except VerificationError as error:
         subject.unreadable.append(str(error))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from vst.checkpoint.canonical import BLAKE3
 from vst.checkpoint.index import SUFFIX
 from vst.checkpoint.manifest import Manifest
 from vst.checkpoint.manifest_json import FORMAT
@@ -57,6 +58,8 @@ def _from_lines(text: str) -> dict[str, str]:
 
 
 def _digest(name: str, value: object) -> str:
+    if isinstance(value, str) and value.startswith(f"{BLAKE3}:"):
+        raise ValueError(f"{name!r}: has a BLAKE3 digest, files are compared by SHA-256: give what sha256sum prints")
     match = HEX.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"{name!r}: expected 64 hex digits, found {str(value)[:80]!r}")

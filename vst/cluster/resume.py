@@ -75,7 +75,9 @@ class Inputs:
 
     def _now(self, path: str, cache: str) -> tuple[str | None, dict[str, str]]:
         if path not in self._digests:
-            options = AuditOptions(finite="never", digest_cache=Path(cache).expanduser().absolute() / "digests")
+            options = AuditOptions(
+                finite="never", shard_digests=False, digest_cache=Path(cache).expanduser().absolute() / "digests"
+            )
             manifest = audit({"model": Path(path)}, options).manifests.get("model")
             self._digests[path] = (manifest.content_digest, dict(manifest.files)) if manifest else (None, {})
         return self._digests[path]

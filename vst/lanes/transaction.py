@@ -84,7 +84,7 @@ def make_label(manifest: Manifest, number: int, control: bool) -> str:
     """
     if control:
         return f"vst-control-{number}"
-    digest = (manifest.content_digest or manifest.layout_digest).removeprefix("sha256:")
+    digest = (manifest.content_digest or manifest.layout_digest).partition(":")[2]
     return f"vst-{digest[:16]}-{number}"
 
 

@@ -6,13 +6,12 @@ repeats, re-orders, re-types or changes a tensor ends in a VerificationError bef
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vst.checkpoint.digests import combine_content_digest
+from vst.checkpoint.canonical import combine_content_digest, tensor_digest
 from vst.checkpoint.manifest import TensorEntry
 from vst.errors import VerificationError
 from vst.transfer.dtypes import torch_dtype
@@ -39,7 +38,7 @@ class Ledger:
             yield name, tensor
 
     def _tick(self, name: str, tensor: Any) -> None:
-        self._book(self._expect(name, tensor.dtype, tuple(tensor.shape)), tensor_sha256(tensor))
+        self._book(self._expect(name, tensor.dtype, tuple(tensor.shape)), torch_digest(tensor))
 
     def note(self, entry: TensorEntry, digest: str) -> None:
         """The next tensor of the stream is ``entry``, and the bytes that are sent for it have this digest."""
@@ -84,9 +83,9 @@ class Ledger:
         )
 
 
-def tensor_sha256(tensor: Any) -> str:
-    """``sha256:<hex>`` of a contiguous CPU tensor's bytes."""
+def torch_digest(tensor: Any) -> str:
+    """``blake3:<hex>`` of a contiguous CPU tensor's bytes."""
     import torch
 
     flat = tensor.reshape(-1).view(torch.uint8).numpy()
-    return "sha256:" + hashlib.sha256(memoryview(flat)).hexdigest()
+    return tensor_digest(memoryview(flat))

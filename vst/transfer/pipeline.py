@@ -7,7 +7,6 @@ hashed is what will be sent, not what a second read would give. The memory is th
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections import deque
@@ -16,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from vst.checkpoint.canonical import PREFIX
+from vst.checkpoint.canonical import BLAKE3, spelled, tensor_hasher
 from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.checkpoint.reader import TensorReader
 from vst.transfer.frames import Frame, Span, plan_frames
@@ -163,10 +162,10 @@ class Pipeline:
             for span in piece.spans:
                 entry = self._parts[span.index][1]
                 if span.start == 0:
-                    filled.hasher = hashlib.sha256()
+                    filled.hasher = tensor_hasher()
                 filled.hasher.update(view[span.offset : span.offset + span.nbytes])
                 if span.start + span.nbytes == entry.nbytes:
-                    filled.digests.append((entry, PREFIX + filled.hasher.hexdigest()))
+                    filled.digests.append((entry, spelled(BLAKE3, filled.hasher)))
 
     def _reader(self, manifest: Manifest) -> TensorReader:
         mine: dict[int, TensorReader] | None = getattr(self._own, "readers", None)
