@@ -97,14 +97,14 @@ def _digest_all(
 ) -> dict[str, ShardDigests]:
     how = cutting(sum(shard.identity.size for shard in shards if shard.known is None), count)
     buffers = Buffers()
+    jobs: dict[str, list[Future[ShardDigests]]] = {}
     with ThreadPoolExecutor(count, thread_name_prefix="digest") as pool:
-        jobs: dict[str, list[Future[ShardDigests]]] = {}
-        for shard in shards:
-            parts = _parts(shard, how, shard_digests)
-            jobs[shard.name] = [pool.submit(_digest, shard, part, buffers, report) for part in parts]
-            # What is not read, because it is known or is the header, is done.
-            report(shard.identity.size - sum(part.nbytes for part in parts))
         try:
+            for shard in shards:
+                parts = _parts(shard, how, shard_digests)
+                jobs[shard.name] = [pool.submit(_digest, shard, part, buffers, report) for part in parts]
+                # What is not read, because it is known or is the header, is done.
+                report(shard.identity.size - sum(part.nbytes for part in parts))
             return {shard.name: shard.known or _gather(shard, jobs[shard.name], cache) for shard in shards}
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
