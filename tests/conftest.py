@@ -17,6 +17,7 @@ CAMPAIGNS = (
     "e2e/test_faults.py",
     "e2e/test_field.py",
     "e2e/test_lifecycle.py",
+    "e2e/test_mtp.py",
     "e2e/test_quality.py",
     "e2e/test_replicas.py",
     "e2e/test_selftest.py",

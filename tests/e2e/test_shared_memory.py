@@ -18,7 +18,7 @@ def attached(vst: Vst, live: Live, pair: tuple[Path, Path], *overrides: str) -> 
 def test_a_push_through_shared_memory_is_proven_like_any_other(
     vst: Vst, live: Live, pair: tuple[Path, Path], ladder: Run
 ) -> None:
-    run = attached(vst, live, pair, "lane=L3", "lane.controls=mlp", "transfer.bucket_bytes=65536")
+    run = attached(vst, live, pair, "lane=L3", "lane.controls=mlp_in", "transfer.bucket_bytes=65536")
     assert run.code == 0, run.out
     assert run.check("transition.to_b")["outcome"] == run.check("transition.back")["outcome"] == "pass"
     sent = json.loads((run.dir / "weight-update-1.json").read_text())["sent"]
