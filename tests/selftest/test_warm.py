@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from vst.errors import TransportError
+from vst.selftest.warm_client import module_and_arguments
 from vst.selftest.warm_start import WarmProcess
 from vst.server.process import free_port
 
@@ -28,8 +29,6 @@ def start(warm: WarmProcess, *words: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*warm.prefix, sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
-
-
 
 
 def serving(port: int) -> bool:
@@ -67,6 +66,23 @@ def test_whoever_stands_for_it_takes_it_along(warm: WarmProcess, a: Path, number
     process.send_signal(number)
     assert process.wait(30) == -number
     until(lambda: serving(port), False)
+
+
+def test_what_it_forked_ends_with_it(a: Path, tmp_path: Path) -> None:
+    port = free_port("127.0.0.1")
+    with WarmProcess(tmp_path / "warm.log") as warm:
+        warm.wait()
+        process = start(warm, "vst.selftest", "--model", str(a), "--port", str(port))
+        until(lambda: serving(port), True)
+    until(lambda: serving(port), False)
+    assert process.wait(30) == 1
+    assert "the warm process is gone" in process.communicate()[0]
+
+
+def test_what_stands_before_the_interpreter_is_not_run() -> None:
+    words = ["bash", "-c", 'exec "$@"', "0", "/usr/bin/python3", "-m", "server", "-m", "one"]
+    assert module_and_arguments(words) == ["server", "-m", "one"]
+    assert module_and_arguments(["vst", "-m", "lane=L0"]) == ["vst", "-m", "lane=L0"]
 
 
 def test_a_warm_process_that_cannot_start_says_where_to_look(

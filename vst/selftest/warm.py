@@ -1,4 +1,4 @@
-"""A process that has imported everything once and forks a run or a publisher from there, in place of a fresh start.
+"""A process that has imported everything once and forks others from there, in place of a fresh start of each.
 
 Importing torch and vLLM costs seconds for each of a table's rows and proves nothing. What is forked runs the very
 modules that ``python -m`` would run, with its own files, environment and process; only the imports are shared.
@@ -18,11 +18,13 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-MODULES = ("vst", "vst.transfer.child", "vst.selftest")
+PUBLISHER = "vst.transfer.child"
+MODULES = ("vst", PUBLISHER, "vst.selftest")
 IMPORTED = (
     "vst.app",
     "vst.console",
@@ -53,13 +55,17 @@ class Forked:
     connection: socket.socket
 
 
-def serve(address: Path, parent: int) -> NoReturn:
-    """Import, listen at ``address``, fork on request; ends with ``parent``."""
-    from vst.lifeline import die_with_parent
-
-    die_with_parent(parent)
+def main(address: Path) -> NoReturn:
+    """Import, listen at ``address``, fork on request."""
+    # Read when torch is loaded: many small rows run at once, each with a thread of its own.
+    os.environ["OMP_NUM_THREADS"] = "1"
     for name in IMPORTED:
         __import__(name)
+    serve(address, MODULES)
+
+
+def serve(address: Path, modules: Sequence[str]) -> NoReturn:
+    """Listen at ``address`` and fork whichever of ``modules`` is asked for; everything is imported by now."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     gc.collect()
     gc.freeze()
@@ -69,14 +75,14 @@ def serve(address: Path, parent: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     listener.bind(str(address))
     listener.listen(64)
-    Fork(listener, woken, wake).forever()
+    Fork(listener, woken, wake, modules).forever()
 
 
 class Fork:
     """The loop: new requests, signals to pass on, callers that have gone, children that have ended."""
 
-    def __init__(self, listener: socket.socket, woken: int, wake: int) -> None:
-        self._listener, self._woken, self._wake = listener, woken, wake
+    def __init__(self, listener: socket.socket, woken: int, wake: int, modules: Sequence[str]) -> None:
+        self._listener, self._woken, self._wake, self._modules = listener, woken, wake, modules
         self._forked: dict[int, Forked] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
@@ -99,7 +105,7 @@ class Fork:
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            become(request, files)
+            become(request, files, self._modules)
         for file in files:
             os.close(file)
         self._forked[pid] = Forked(pid, connection)
@@ -110,16 +116,18 @@ class Fork:
             words = forked.connection.recv(256)
         except OSError:
             words = b""
-        for number in words.split() or [b"%d" % signal.SIGKILL]:
+        for number in words.split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(forked.pid, int(number))
         if not words:
             self._selector.unregister(forked.connection)
+            kill_all(forked.pid)
 
     def _reap(self) -> None:
         for pid in list(self._forked):
             found, status = os.waitpid(pid, os.WNOHANG)
             if found:
+                kill_group(pid)
                 self._tell(self._forked.pop(pid), os.waitstatus_to_exitcode(status))
 
     def _tell(self, forked: Forked, code: int) -> None:
@@ -128,6 +136,19 @@ class Fork:
         with contextlib.suppress(OSError):
             forked.connection.sendall(b"%d\n" % code)
         forked.connection.close()
+
+
+def kill_all(pid: int) -> None:
+    """Kill a forked process and what it forked; it leads a group of its own from its first moments on."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    kill_group(pid)
+
+
+def kill_group(pid: int) -> None:
+    """Kill what a forked process has left in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
 
 
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
@@ -145,7 +166,7 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     return dict(json.loads(data)), list(files)
 
 
-def become(request: dict[str, Any], files: list[int]) -> NoReturn:
+def become(request: dict[str, Any], files: list[int], modules: Sequence[str]) -> NoReturn:
     """Be the process that was asked for, as ``python -m`` would have started it."""
     code = 1
     try:
@@ -158,10 +179,10 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
         os.environ.clear()
         os.environ.update(request["env"])
         module, arguments = request["words"][0], request["words"][1:]
-        if module not in MODULES:
-            raise ValueError(f"{module} is none of {MODULES}")
+        if module not in modules:
+            raise ValueError(f"{module} is none of {modules}")
         # A publisher ends with its parent, which is this process's parent now.
-        sys.argv = [module, *([str(os.getppid())] if module == MODULES[1] else arguments)]
+        sys.argv = [module, *([str(os.getppid())] if module == PUBLISHER else arguments)]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as end:
@@ -174,4 +195,4 @@ def become(request: dict[str, Any], files: list[int]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]))

@@ -1,7 +1,7 @@
 """Stands for one process that a warm one forks: passes on its files, arguments and signals, and ends as it ends.
 
-Run as a script with nothing but the standard library: ``warm_client.py SOCKET [PYTHON -m] MODULE ARGUMENTS…``. When it
-is killed its connection closes, and the warm process kills what it had forked.
+Run as a script with nothing but the standard library: ``warm_client.py SOCKET [… PYTHON -m] MODULE ARGUMENTS…``. When
+it is killed its connection closes, and the warm process kills what it had forked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,13 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signa
 
 
 def module_and_arguments(words: list[str]) -> list[str]:
-    """The module with its arguments, of ``PYTHON -m MODULE …`` or as it stands."""
-    return words[words.index("-m") + 1 :] if "-m" in words[:3] else words
+    """The module with its arguments, of ``… PYTHON -m MODULE …`` or as it stands."""
+    pairs = enumerate(zip(words, words[1:], strict=False))
+    return words[next((n + 2 for n, pair in pairs if _runs_a_module(*pair)), 0) :]
+
+
+def _runs_a_module(word: str, following: str) -> bool:
+    return following == "-m" and os.path.basename(word).startswith("python")
 
 
 def main(address: str, words: list[str]) -> int:

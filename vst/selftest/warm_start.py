@@ -8,19 +8,26 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from vst.errors import TransportError
+from vst.lifeline import guarded
 
 READY_S = 180.0
+SELFTEST = ("-m", "vst.selftest.warm")
 POLL_S = 0.05
 
 
 class WarmProcess:
-    """One warm process for the length of a ``with``; ``prefix`` goes before ``python -m MODULE …``."""
+    """One warm process for the length of a ``with``; ``prefix`` goes before ``python -m MODULE …``.
 
-    def __init__(self, log: Path, ready_s: float = READY_S) -> None:
-        self._log, self._ready_s = log, ready_s
+    ``program`` are the words after ``python`` that start it, without the address. It runs under the guard, which also
+    ends what it has forked and what that has forked, whichever of them has gone first.
+    """
+
+    def __init__(self, log: Path, ready_s: float = READY_S, program: Sequence[str] = SELFTEST) -> None:
+        self._log, self._ready_s, self._program = log, ready_s, program
         # The path of a socket may be no longer than 107 bytes, which a run directory's can be.
         self._place = Path(tempfile.mkdtemp(prefix="vst-warm-"))
         self._process: subprocess.Popen[bytes] | None = None
@@ -35,11 +42,11 @@ class WarmProcess:
         return (sys.executable, "-I", "-S", str(client), str(self.address))
 
     def __enter__(self) -> WarmProcess:
-        command = [sys.executable, "-m", "vst.selftest.warm", str(self.address), str(os.getpid())]
-        env = {**os.environ, "VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1", "OMP_NUM_THREADS": "1"}
+        command = guarded([sys.executable, *self._program, str(self.address)])
+        env = {**os.environ, "VLLM_TARGET_DEVICE": "cpu", "VLLM_NO_USAGE_STATS": "1"}
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env, start_new_session=True
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env, start_new_session=True
             )
         return self
 
@@ -54,7 +61,7 @@ class WarmProcess:
             time.sleep(POLL_S)
 
     def __exit__(self, *error: object) -> None:
-        if self._process is not None:
-            self._process.kill()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
             self._process.wait()
         shutil.rmtree(self._place)
