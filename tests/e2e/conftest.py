@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 from omegaconf import OmegaConf
+from warm_vllm import warm_vllm
 
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import read_manifest
@@ -24,6 +25,7 @@ from vst.confdir import conf_dir
 from vst.errors import VstError
 from vst.oracle.probes import make_probes
 from vst.oracle.record import Record, take_record
+from vst.selftest.row import quoted
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
@@ -126,6 +128,26 @@ def pair(cache: Path) -> tuple[Path, Path]:
     return make_tiny_pair(cache / "tiny")
 
 
+@pytest.fixture(scope="session")
+def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    """What is put before the command of a server whose own start a test is not about: vLLM is imported once for all.
+
+    Nothing with ``--campaigns``: there every server starts afresh.
+    """
+    if request.config.getoption("--campaigns"):
+        yield ()
+        return
+    with warm_vllm(tmp_path_factory.mktemp("warm") / "warm.log") as process:
+        process.wait()
+        yield process.prefix
+
+
+def forked(warm: tuple[str, ...], *kinds: str) -> list[str]:
+    """The overrides of a run whose servers and publisher, or only one kind, are forked from the warm process."""
+    words = ",".join(map(quoted, warm))
+    return [f"{kind}.launch_prefix=[{words}]" for kind in kinds or ("server", "publisher")]
+
+
 def default_spec() -> ServerSpec:
     """The serving flags of ``server=cpu`` as they are in ``conf/``, so that references are comparable."""
     conf = OmegaConf.load(conf_dir() / "server" / "cpu.yaml")
@@ -139,6 +161,7 @@ class Live:
 
     model: Path
     log: Path
+    prefix: tuple[str, ...] = ()
     port: int = field(default_factory=lambda: free_port("127.0.0.1"))
     process: ServerProcess | None = None
     label: str = ""
@@ -150,7 +173,7 @@ class Live:
 
     def start(self) -> None:
         spec = default_spec()
-        argv = command(spec, self.model, "127.0.0.1", self.port, "tiny")
+        argv = [*self.prefix, *command(spec, self.model, "127.0.0.1", self.port, "tiny")]
         self.process = ServerProcess(argv, environment(spec, os.environ), self.log)
         self.process.wait_ready(ControlPlane(self.url), 300)
         self.label = self.now_label()
@@ -193,6 +216,7 @@ class Live:
             "server.max_model_len=512",
             "server.args=[--enforce-eager]",
             *env,
+            *forked(self.prefix, "publisher"),
             "server.capabilities.weight_digests=false",
             "server.capabilities.reason='the CPU build empties repacked parameters'",
             "lane.cycles=1",
@@ -200,20 +224,24 @@ class Live:
 
 
 @pytest.fixture(scope="package")
-def live_process(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+def live_process(
+    pair: tuple[Path, Path], warm: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Live]:
     # Not for the whole session: a worker of an idle server keeps polling, and two cores are few.
-    live = Live(pair[0], tmp_path_factory.mktemp("live") / "server.log")
+    live = Live(pair[0], tmp_path_factory.mktemp("live") / "server.log", warm)
     live.start()
     yield live
     live.stop()
 
 
 @pytest.fixture(scope="session")
-def recovery(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recovery]:
+def recovery(
+    pair: tuple[Path, Path], warm: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Recovery]:
     manifest = with_digests(read_manifest(pair[0]), None)
     directory = tmp_path_factory.mktemp("recovery")
     (directory / "a.json").write_text(json.dumps(manifest.to_json()))
-    recovery = Recovery(directory, manifest.total_bytes)
+    recovery = Recovery(directory, manifest.total_bytes, warm)
     yield recovery
     recovery.stop()
 
@@ -232,6 +260,7 @@ class Recovery:
 
     directory: Path
     nbytes: int
+    prefix: tuple[str, ...] = ()
     publisher: Publisher | None = None
 
     def bring_back(self, live: Live) -> None:
@@ -248,7 +277,8 @@ class Recovery:
         control = ControlPlane(live.url, timeout_s=30)
         if self.publisher is None:
             deadlines = Deadlines(120, 30, 30, 30, 30, 1e6)
-            self.publisher = Publisher(deadlines, self.directory / "publisher.log", lambda report: None)
+            log = self.directory / "publisher.log"
+            self.publisher = Publisher(deadlines, log, lambda report: None, self.prefix)
             self.publisher.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu"})
         layout = str(self.directory / "a.json")
         where = JoinPlan(layout, (Member(live.url, 1),), None, "vst_gloo", "127.0.0.1", 0, 1 << 20, "cpu", 30, 30)
@@ -266,21 +296,26 @@ class Recovery:
 
 @pytest.fixture(scope="session")
 def ladder(vst: Vst, pair: tuple[Path, Path], shared: Path) -> Run:
-    """The embedded default, run once for the session, whichever worker comes first; it fills the reference cache."""
-    kept = shared / "ladder.json"
-    with (shared / "ladder.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            run = vst()
-            kept.write_text(json.dumps({**asdict(run), "dir": str(run.dir)}))
-    told = json.loads(kept.read_text())
-    return Run(told["code"], told["out"], Path(told["dir"]), told["seconds"])
+    """The embedded default as a user runs it, with servers that start afresh; it fills the reference cache."""
+    return once(shared / "ladder.json", vst)
 
 
 @pytest.fixture(scope="session")
-def two_workers(vst: Vst, pair: tuple[Path, Path]) -> Run:
+def two_workers(vst: Vst, pair: tuple[Path, Path], shared: Path, warm: tuple[str, ...]) -> Run:
     """The embedded default with tensor parallelism over two workers."""
-    return vst("server.tensor_parallel_size=2", "lane.controls=none", "lane.cycles=1")
+    words = ("server.tensor_parallel_size=2", "lane.controls=none", "lane.cycles=1", *forked(warm))
+    return once(shared / "two_workers.json", lambda: vst(*words))
+
+
+def once(kept: Path, run: Callable[[], Run]) -> Run:
+    """A run that is made once for the session, by whichever worker of pytest-xdist comes first."""
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            done = run()
+            kept.write_text(json.dumps({**asdict(done), "dir": str(done.dir)}))
+    told = json.loads(kept.read_text())
+    return Run(told["code"], told["out"], Path(told["dir"]), told["seconds"])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from e2e.conftest import Live, Run, Vst
+from e2e.conftest import Live, Run, Vst, forked
 from e2e.proxy import Call, Proxy
 from vst.checkpoint.manifest import read_manifest
 from vst.checkpoint.writer import write_safetensors
@@ -44,16 +44,16 @@ def other(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def reference_of_other(other: Path, vst: Vst) -> Path:
-    run = vst("lane=record", "model=local", "model.name=tiny", f"model.path='{other}'")
+def reference_of_other(other: Path, vst: Vst, warm: tuple[str, ...]) -> Path:
+    run = vst("lane=record", "model=local", "model.name=tiny", f"model.path='{other}'", *forked(warm))
     assert run.code == 0, run.out
     return run.dir / "reference.json"
 
 
 @pytest.fixture(scope="module")
-def second(pair: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+def second(pair: tuple[Path, Path], warm: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A second real server, started on B."""
-    live = Live(pair[1], tmp_path_factory.mktemp("second") / "server.log")
+    live = Live(pair[1], tmp_path_factory.mktemp("second") / "server.log", warm)
     live.start()
     yield live
     live.stop()

@@ -18,13 +18,16 @@ from e2e.conftest import Live, Run, Vst
 from e2e.proxy import Call, Proxy
 from vst.provenance.__main__ import check_run
 
+OWN_PUBLISHER = "publisher.launch_prefix=[]"
+"""A publisher that the run itself starts and that is its child: what these tests end."""
+
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_killed_publisher_leaves_the_server_paused_and_tainted(
     live: Live, vst: Vst, pair: tuple[Path, Path], share: float
 ) -> None:
     limits = ["transfer.rate_limit_bytes_per_s=300000", "transfer.bucket_bytes=65536"]
-    process, out = vst.start("lane=L2", *limits, *live.attach(*pair))
+    process, out = vst.start("lane=L2", *limits, *live.attach(*pair), OWN_PUBLISHER)
     events = out / "events.jsonl"
     pid = wait_for(events, "publisher_start", lambda event: True, process)["pid"]
     wait_for(events, "publisher_progress", lambda event: event["bytes"] >= share * TOTAL, process)
@@ -88,7 +91,7 @@ def test_finish_that_answers_200_with_an_error_is_a_failure(live: Live, vst: Vst
 
 def test_terminated_run_leaves_a_verdict_and_a_paused_server(live: Live, vst: Vst, pair: tuple[Path, Path]) -> None:
     limits = ["transfer.rate_limit_bytes_per_s=300000", "transfer.bucket_bytes=65536"]
-    process, out = vst.start("lane=L2", *limits, *live.attach(*pair))
+    process, out = vst.start("lane=L2", *limits, *live.attach(*pair), OWN_PUBLISHER)
     wait_for(out / "events.jsonl", "publisher_progress", lambda event: event["bytes"] > 0, process)
     process.send_signal(signal.SIGTERM)
     text, _ = process.communicate(timeout=60)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from e2e.checkpoints import mixtral, qwen2_tied, write_pair
-from e2e.conftest import Run, Vst
+from e2e.conftest import Run, Vst, forked
 
 
 def run_pair(vst: Vst, a: Path, b: Path, *more: str) -> Run:
     return vst("model=local", f"model.path='{a}'", f"checkpoint.path='{b}'", "lane.cycles=1", *more)
 
 
-def test_tied_head_that_keeps_the_old_embedding_is_caught(vst: Vst, tmp_path: Path) -> None:
-    run = run_pair(vst, *write_pair(tmp_path, *qwen2_tied()))
+def test_tied_head_that_keeps_the_old_embedding_is_caught(vst: Vst, warm: tuple[str, ...], tmp_path: Path) -> None:
+    run = run_pair(vst, *write_pair(tmp_path, *qwen2_tied()), *forked(warm))
     assert run.code == 10, run.out
     check = run.check("transition.to_b")
     assert check["outcome"] == "fail"
@@ -23,8 +23,8 @@ def test_tied_head_that_keeps_the_old_embedding_is_caught(vst: Vst, tmp_path: Pa
     assert check["reason"] in " ".join(run.out.split()) or "looks like neither" in run.out
 
 
-def test_experts_that_are_processed_twice_are_caught(vst: Vst, tmp_path: Path) -> None:
-    run = run_pair(vst, *write_pair(tmp_path, *mixtral()))
+def test_experts_that_are_processed_twice_are_caught(vst: Vst, warm: tuple[str, ...], tmp_path: Path) -> None:
+    run = run_pair(vst, *write_pair(tmp_path, *mixtral()), *forked(warm))
     assert run.code == 10, run.out
     failing = [check for lane in run.verdict["lanes"] for check in lane["checks"] if check["outcome"] == "fail"]
     assert failing[0]["id"] in ("identity.record", "transition.to_b")

@@ -1,0 +1,49 @@
+"""Servers that are forked from the warm process: real ones, each with processes of its own that end with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from e2e.conftest import Live, Run
+from vst.oracle.compare import difference
+from vst.oracle.record import Record
+
+
+@pytest.fixture
+def one(pair: tuple[Path, Path], warm: tuple[str, ...], tmp_path: Path) -> Iterator[Live]:
+    live = Live(pair[0], tmp_path / "server.log", warm)
+    live.start()
+    yield live
+    live.stop()
+
+
+def family(live: Live) -> list[psutil.Process]:
+    """The server that listens on the port, and all that it started."""
+    (pid,) = {c.pid for c in psutil.net_connections("tcp") if c.laddr.port == live.port and c.status == "LISTEN"}
+    server = psutil.Process(pid)
+    return [server, *server.children(recursive=True)]
+
+
+def test_it_answers_exactly_as_a_server_that_started_afresh(ladder: Run, one: Live) -> None:
+    fresh = Record.from_json(json.loads((ladder.dir / "record-model-1.json").read_text()))
+    assert one.cold is not None
+    assert difference(one.cold, fresh, 0.0).equal
+
+
+def test_its_engine_is_another_process_and_ends_with_whoever_stands_for_it(one: Live) -> None:
+    members = family(one)
+    assert any("EngineCore" in member.name() or "EngineCore" in " ".join(member.cmdline()) for member in members[1:])
+    assert one.process is not None
+    one.process.kill()
+    assert psutil.wait_procs(members, timeout=30)[1] == []
+
+
+def test_it_is_stopped_with_its_engine(one: Live) -> None:
+    members = family(one)
+    one.stop()
+    assert psutil.wait_procs(members, timeout=30)[1] == []
