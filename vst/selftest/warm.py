@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from vst.lifeline import adopt_orphans
+
 PUBLISHER = "vst.transfer.child"
 MODULES = ("vst", PUBLISHER, "vst.selftest")
 IMPORTED = (
@@ -66,6 +68,7 @@ def main(address: Path) -> NoReturn:
 
 def serve(address: Path, modules: Sequence[str]) -> NoReturn:
     """Listen at ``address`` and fork whichever of ``modules`` is asked for; everything is imported by now."""
+    adopt_orphans()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     gc.collect()
     gc.freeze()
@@ -124,11 +127,15 @@ class Fork:
             kill_all(forked.pid)
 
     def _reap(self) -> None:
-        for pid in list(self._forked):
-            found, status = os.waitpid(pid, os.WNOHANG)
-            if found:
-                kill_group(pid)
-                self._tell(self._forked.pop(pid), os.waitstatus_to_exitcode(status))
+        with contextlib.suppress(ChildProcessError):
+            while (found := os.waitpid(-1, os.WNOHANG))[0]:
+                self._ended(*found)
+
+    def _ended(self, pid: int, status: int) -> None:
+        """One of ours, which is told to whoever stands for it, or what another has left behind."""
+        if pid in self._forked:
+            kill_group(pid)
+            self._tell(self._forked.pop(pid), os.waitstatus_to_exitcode(status))
 
     def _tell(self, forked: Forked, code: int) -> None:
         with contextlib.suppress(KeyError):
