@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from e2e.conftest import Run, Vst
+from e2e.conftest import Run, Vst, forked
 
 
 def lanes(run: Run) -> list[str]:
@@ -73,10 +73,12 @@ def test_two_workers_pass_and_equal_their_cold_start_exactly(two_workers: Run) -
     assert run.check("server.world")["observed"] == 2
 
 
-def test_a_directory_with_spaces_and_other_letters_works(ladder: Run, vst: Vst, tmp_path: Path) -> None:
+def test_a_directory_with_spaces_and_other_letters_works(
+    ladder: Run, vst: Vst, warm: tuple[str, ...], tmp_path: Path
+) -> None:
     place = tmp_path / "ein Ordner mit Ä, и пробелами"
     place.mkdir()
-    run = vst("lane=L2", "hydra.run.dir='ergebnis é'", "paths.cache='mein cache'", cwd=place)
+    run = vst("lane=L2", "hydra.run.dir='ergebnis é'", "paths.cache='mein cache'", *forked(warm), cwd=place)
     assert run.code == 0, run.out
     assert (place / "ergebnis é" / "verdict.json").exists()
     assert (place / "mein cache" / "tiny" / "a" / "config.json").exists()
