@@ -30,7 +30,17 @@ CAMPAIGNS = (
 )
 """Files that would take the suite beyond half an hour: ``./launchers/check --campaigns`` has them."""
 
-SLOWEST_FIRST = ("cluster", "e2e/test_ladder.py", "e2e")
+FIRST = (
+    "e2e/test_ladder.py",
+    "cluster/test_slurm_trouble.py",
+    "e2e/test_interrupted.py",
+    "cluster/test_real_endings.py",
+    "cluster/test_slurm_runs.py",
+    "e2e/test_cases.py",
+    "cluster",
+    "e2e",
+)
+"""Long files and their folders, those that wait for SLURM and those that keep the cores busy by turns."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,9 +57,9 @@ def _name(item: pytest.Item) -> str:
 
 
 def _place(item: pytest.Item) -> tuple[int, bool]:
-    """Files of real servers first: one of them that came last would keep all others waiting for it."""
+    """Long files first: one of them that came last would keep all others waiting for it."""
     name = _name(item)
-    first = next((n for n, one in enumerate(SLOWEST_FIRST) if name.startswith(one)), len(SLOWEST_FIRST))
+    first = next((n for n, one in enumerate(FIRST) if name.startswith(one)), len(FIRST))
     # A worker of an idle server keeps polling, so tests that don't need the shared one go before it is started.
     return first, "live" in getattr(item, "fixturenames", ())
 
