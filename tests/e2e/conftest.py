@@ -142,10 +142,10 @@ def warm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield process.prefix
 
 
-def forked(warm: tuple[str, ...], *kinds: str) -> list[str]:
-    """The overrides of a run whose servers and publisher, or only one kind, are forked from the warm process."""
+def forked(warm: tuple[str, ...]) -> list[str]:
+    """The overrides of a run whose servers and publisher are forked from the warm process."""
     words = ",".join(map(quoted, warm))
-    return [f"{kind}.launch_prefix=[{words}]" for kind in kinds or ("server", "publisher")]
+    return [f"server.launch_prefix=[{words}]", f"publisher.launch_prefix=[{words}]"]
 
 
 def default_spec() -> ServerSpec:
@@ -216,7 +216,7 @@ class Live:
             "server.max_model_len=512",
             "server.args=[--enforce-eager]",
             *env,
-            *forked(self.prefix, "publisher"),
+            *forked(self.prefix),
             "server.capabilities.weight_digests=false",
             "server.capabilities.reason='the CPU build empties repacked parameters'",
             "lane.cycles=1",
