@@ -175,11 +175,6 @@ WRONG = {
 }
 
 
-def test_memory_is_shared_by_the_gloo_backend_alone() -> None:
-    assert load("transfer=shm").transfer.shared_memory and not load("transfer=gloo").transfer.shared_memory
-    assert "only vst_gloo; use transfer=shm" in refusal("transfer=nccl", "publisher=gpu", "transfer.shared_memory=true")
-
-
 @pytest.mark.parametrize("override", WRONG)
 def test_a_wrong_value_is_refused_with_its_key(override: str) -> None:
     assert WRONG[override] in refusal(override)

@@ -147,8 +147,7 @@ class TransferConf:
 
     ``mtp``: the model drafts with layers of its own checkpoint, which are pushed again for the draft. ``ring``: how
     many buckets the publisher reads ahead at most. ``staging`` is how tensors get to a GPU that sends: ``tensor`` (one
-    at a time) or ``pipelined`` (through the ring, beside the broadcast). ``shared_memory``: publisher and workers of
-    one machine look at the same buckets, and nothing goes over TCP; for ``vst_gloo`` only.
+    at a time) or ``pipelined`` (through the ring, beside the broadcast).
     """
 
     backend: str = MISSING
@@ -158,7 +157,6 @@ class TransferConf:
     bucket_bytes: int | None = None
     ring: int = MISSING
     staging: str = MISSING
-    shared_memory: bool = MISSING
     rate_limit_bytes_per_s: float | None = None
     timeouts: TimeoutsConf = field(default_factory=TimeoutsConf)
 
@@ -527,8 +525,6 @@ def _problems(conf: VstConf) -> list[str]:
         found.append(f"publisher.device={conf.publisher.device}: expected cpu or cuda:N")
     if conf.transfer.backend == "vst_gloo" and conf.transfer.bucket_bytes is None:
         found.append("transfer.bucket_bytes is not set; the gloo backend needs it")
-    if conf.transfer.backend != "vst_gloo" and conf.transfer.shared_memory:
-        found.append(f"transfer.shared_memory=true: {conf.transfer.backend} has none, only vst_gloo; use transfer=shm")
     unknown = sorted(set(conf.endurance.faults) - set(FAULTS))
     if unknown:
         found.append(f"endurance.faults={unknown}: expected some of {', '.join(FAULTS)}")

@@ -3,7 +3,6 @@
 For every case, alternating in one run, so that a noisy machine treats all alike:
 
 * ``push``      our publisher, the whole transaction from start to finish
-* ``shm``       the same through shared memory (``transfer=shm``)
 * ``naive``     a sender that reads a tensor, puts a bucket together, broadcasts it, waits, and goes on
 * ``reload``    vLLM's own ``reload_weights`` from the same files
 * ``unhashed``  our publisher with a digest that costs nothing: what the digest costs
@@ -76,18 +75,18 @@ class Bench:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def plan(self, shared: bool = False) -> JoinPlan:
+    def plan(self) -> JoinPlan:
         members = (Member(self.url, 1),)
         where = (str(self.layout), members, None, "vst_gloo", "127.0.0.1", 0, self.bucket_bytes, "cpu", 300.0, 300.0)
-        return JoinPlan(*where, self.ring, shared=shared)
+        return JoinPlan(*where, self.ring)
 
     def publisher(self, name: str, **env: str) -> Publisher:
         started = Publisher(DEADLINES, self.work / f"{name}.log", lambda report: None)
         started.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu", **env})
         return started
 
-    def push(self, publisher: Publisher, manifest: Path, shared: bool = False) -> float:
-        publisher.join(self.plan(shared))
+    def push(self, publisher: Publisher, manifest: Path) -> float:
+        publisher.join(self.plan())
         begun = time.perf_counter()
         self.sent = publisher.push(PushPlan(str(manifest), "bench"), self.manifest.total_bytes)
         return time.perf_counter() - begun
@@ -136,7 +135,6 @@ def run_case(name: str, root: Path, options: argparse.Namespace) -> dict[str, An
 
 def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, Any]:
     ours, unhashed = bench.publisher("ours"), bench.publisher("unhashed", PYTHONPATH=str(UNHASHED))
-    sharing = bench.publisher("sharing")
     ours.join(bench.plan())
     unhashed.join(bench.plan())
     growth: list[int] = [0]
@@ -148,7 +146,6 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
 
     ways: dict[str, Callable[[], float]] = {
         "push": push,
-        "shm": lambda: bench.push(sharing, bench.layout, shared=True),
         "reload": bench.reload,
         "naive": lambda: naive_sender(bench.plan(), bench.manifest),
         "unhashed": lambda: bench.push(unhashed, bench.undigested),
@@ -166,7 +163,6 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
                 work[key].append(processor_time() - before)
     finally:
         ours.stop()
-        sharing.stop()
         unhashed.stop()
     # The first round warms all of them; memory counts from it on.
     found = report(name, bench, {key: values[1:] for key, values in seconds.items()}, max(growth))
@@ -215,7 +211,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bucket-bytes", type=int, default=16 << 20)
     parser.add_argument("--ring", type=int, default=4)
-    parser.add_argument("--ways", default="push,shm,reload,naive,unhashed,broadcast,read")
+    parser.add_argument("--ways", default="push,reload,naive,unhashed,broadcast,read")
     parser.add_argument("--keep", type=Path, help="where the checkpoints are made and kept")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -193,21 +193,6 @@ def test_a_control_sends_the_named_tensors_from_the_other_checkpoint(
     assert here.events()[-1]["content_digest"] != pair.manifests["b"].content_digest
 
 
-def test_pushes_whole_mixed_and_in_part_go_through_shared_memory_too(server: WorkerServer, pair: Pair) -> None:
-    session = child.Session(GivesUpByRaising(io.StringIO()))
-    session.join(join_plan(server, pair.files["a"], shared=True))
-    a, b = digests(pair.manifests["a"]), digests(pair.manifests["b"])
-    for _ in range(2):
-        session.push(PushPlan(pair.files["b"], "b"))
-        assert arrived(server) == b
-        session.push(PushPlan(pair.files["b"], "mixed", other=pair.files["a"], from_other=("lm_head.weight",)))
-        assert arrived(server) == {**b, "lm_head.weight": a["lm_head.weight"]}
-        session.push(PushPlan(pair.files["a"], "part", only=("model.norm.weight",)))
-        assert arrived(server)["model.norm.weight"] == a["model.norm.weight"]
-        session.push(PushPlan(pair.files["a"], "a"))
-        assert arrived(server) == a
-
-
 def test_a_partial_push_sends_the_named_tensors_alone_and_leaves_the_others(
     here: Here, server: WorkerServer, pair: Pair
 ) -> None:

@@ -42,9 +42,7 @@ def everything() -> Tensors:
     return found
 
 
-def join(
-    client: Direct, tensors: Tensors, bucket_bytes: int, timeout_s: float = 20.0, stream: Any = None, shared: int = 0
-) -> Any:
+def join(client: Direct, tensors: Tensors, bucket_bytes: int, timeout_s: float = 20.0, stream: Any = None) -> Any:
     meta = [adapter.Declared(name, tensor.dtype, tuple(tensor.shape)) for name, tensor in tensors]
     source = adapter.make_source(meta, stream or (lambda: iter(tensors)))
     info = GlooTrainerInitInfo(
@@ -54,7 +52,6 @@ def join(
         world_size=1 + len(client.workers),
         bucket_bytes=bucket_bytes,
         timeout_s=timeout_s,
-        shared=shared,
     )
     return GlooTrainerWeightTransferEngine.trainer_init(info, client=client, source=source)
 
@@ -67,14 +64,10 @@ def expect_arrived(worker: Worker, tensors: Tensors) -> None:
         assert bits(got) == bits(tensor), name
 
 
-over_tcp_and_shared = pytest.mark.parametrize("shared", [0, 2], ids=["tcp", "shared"])
-
-
-@over_tcp_and_shared
 @pytest.mark.parametrize("bucket_bytes", [1, 64, 1000, 1 << 20])
-def test_every_dtype_and_every_awkward_size_arrives_bit_for_bit(bucket_bytes: int, shared: int) -> None:
+def test_every_dtype_and_every_awkward_size_arrives_bit_for_bit(bucket_bytes: int) -> None:
     tensors, client = everything(), Direct(Worker())
-    engine = join(client, tensors, bucket_bytes, shared=shared)
+    engine = join(client, tensors, bucket_bytes)
     engine.send_weights()
     expect_arrived(client.workers[0], tensors)
     assert client.calls == ["init", "start", "update", "finish"]
@@ -83,11 +76,10 @@ def test_every_dtype_and_every_awkward_size_arrives_bit_for_bit(bucket_bytes: in
         assert all(len(batch) == 1 for batch in client.workers[0].model.batches)
 
 
-@over_tcp_and_shared
-def test_one_membership_carries_many_updates_and_earlier_tensors_stay_as_they_were(shared: int) -> None:
+def test_one_membership_carries_many_updates_and_earlier_tensors_stay_as_they_were() -> None:
     current: Tensors = [("a", filled(torch.float32, (50,), 1)), ("b", filled(torch.int8, (3,), 2))]
     client = Direct(Worker())
-    engine = join(client, current, 64, stream=lambda: iter(list(current)), shared=shared)
+    engine = join(client, current, 64, stream=lambda: iter(list(current)))
     engine.send_weights()
     first = dict(client.workers[0].model.tensors)
     before = {name: bits(tensor) for name, tensor in first.items()}
@@ -98,20 +90,18 @@ def test_one_membership_carries_many_updates_and_earlier_tensors_stay_as_they_we
     assert client.calls == ["init", *["start", "update", "finish"] * 2]
 
 
-@over_tcp_and_shared
-def test_all_workers_of_tensor_and_data_parallel_ranks_receive_the_same(shared: int) -> None:
+def test_all_workers_of_tensor_and_data_parallel_ranks_receive_the_same() -> None:
     workers = [Worker(rank, 2, replica) for replica in (0, 1) for rank in (0, 1)]
     tensors = everything()[:20]
-    join(Direct(*workers), tensors, 128, shared=shared).send_weights()
+    join(Direct(*workers), tensors, 128).send_weights()
     for worker in workers:
         expect_arrived(worker, tensors)
 
 
-@over_tcp_and_shared
-def test_a_tensor_that_is_not_contiguous_arrives_in_its_logical_order(shared: int) -> None:
+def test_a_tensor_that_is_not_contiguous_arrives_in_its_logical_order() -> None:
     tensors = [("t", filled(torch.float32, (4, 6), 5).t()), ("strided", filled(torch.int16, (20,), 6)[::2])]
     client = Direct(Worker())
-    join(client, tensors, 64, shared=shared).send_weights()
+    join(client, tensors, 64).send_weights()
     expect_arrived(client.workers[0], tensors)
 
 
@@ -126,12 +116,11 @@ STREAMS: dict[str, tuple[Tensors, str]] = {
 }
 
 
-@over_tcp_and_shared
 @pytest.mark.parametrize("what", STREAMS)
-def test_a_source_that_is_not_what_it_declared_is_never_finished(what: str, shared: int) -> None:
+def test_a_source_that_is_not_what_it_declared_is_never_finished(what: str) -> None:
     tensors, message = STREAMS[what]
     client = Direct(Worker())
-    engine = join(client, GOOD, 16, timeout_s=3.0, stream=lambda: iter(tensors), shared=shared)
+    engine = join(client, GOOD, 16, timeout_s=3.0, stream=lambda: iter(tensors))
     with pytest.raises(ValueError, match=message):
         engine.send_weights()
     assert client.calls == ["init", "start", "update"]

@@ -16,7 +16,7 @@ from vst.transfer import pipeline as module
 from vst.transfer.frames import largest_frame, plan_frames
 from vst.transfer.parts import mixed
 from vst.transfer.pipeline import Pipeline, pieces
-from vst.transfer.ring import Ring, Slots
+from vst.transfer.ring import Ring
 from vst.transfer.stages import Stopwatch
 from vst.transfer.wire import LEAST_FRAME, aligned, cut, frame_limit
 
@@ -65,7 +65,7 @@ def run(manifest: Manifest, bucket_bytes: int, slots: int) -> tuple[dict[str, by
     parts = mixed(manifest, None, ())
     _, largest = largest_frame([entry.nbytes for _, entry in parts], bucket_bytes)
     watch, got, digests = Stopwatch(), {entry.name: b"" for _, entry in parts}, []
-    for filled in Pipeline(parts, bucket_bytes, Slots(Ring(slots, largest)), watch):
+    for filled in Pipeline(parts, bucket_bytes, Ring(slots, largest), watch):
         whole = filled.data.numpy().tobytes()
         assert len(whole) == filled.frame.nbytes
         for span in filled.frame.spans:
@@ -96,7 +96,7 @@ def test_every_byte_comes_once_in_order_with_the_digest_of_the_manifest(
 
 def test_a_slot_is_not_written_while_its_frame_is_being_sent(manifest: Manifest) -> None:
     parts = mixed(manifest, None, ())
-    for filled in Pipeline(parts, 1000, Slots(Ring(3, frame_limit(1000))), Stopwatch()):
+    for filled in Pipeline(parts, 1000, Ring(3, frame_limit(1000)), Stopwatch()):
         before = hashlib.sha256(filled.data.numpy()).digest()
         # Were the slot free already, a reader would have had the time to come by.
         torch.ones(200_000).sum()
@@ -128,7 +128,7 @@ def test_a_shard_that_became_shorter_is_named_and_nothing_after_it_comes(tmp_pat
     os.truncate(tmp_path / "model.safetensors", 3 * MIB)
     seen = []
     with pytest.raises(VerificationError, match="model.safetensors: tensor 't0001' ended early"):
-        for filled in Pipeline(mixed(one, None, ()), 100, Slots(Ring(2, frame_limit(100))), Stopwatch()):
+        for filled in Pipeline(mixed(one, None, ()), 100, Ring(2, frame_limit(100)), Stopwatch()):
             seen += [entry.name for entry, _ in filled.digests]
     assert seen == ["t0000"]
 
@@ -136,7 +136,7 @@ def test_a_shard_that_became_shorter_is_named_and_nothing_after_it_comes(tmp_pat
 def test_a_consumer_that_stops_leaves_no_thread_behind(manifest: Manifest) -> None:
     import threading
 
-    frames = iter(Pipeline(mixed(manifest, None, ()), 1000, Slots(Ring(4, frame_limit(1000))), Stopwatch()))
+    frames = iter(Pipeline(mixed(manifest, None, ()), 1000, Ring(4, frame_limit(1000)), Stopwatch()))
     next(frames)
     frames.close()  # type: ignore[attr-defined]
     for thread in [thread for thread in threading.enumerate() if thread.name.startswith("read")]:

@@ -14,7 +14,7 @@ from vst.transfer.outgoing import Memory, Outgoing
 from vst.transfer.parts import mixed
 from vst.transfer.pipeline import Pipeline
 from vst.transfer.plan import JoinPlan, Member, PushPlan
-from vst.transfer.ring import Ring, Slots
+from vst.transfer.ring import Ring
 from vst.transfer.stages import Stopwatch
 from vst.transfer.staging import staged
 from vst.transfer.wire import LEAST_FRAME
@@ -32,7 +32,7 @@ def test_tensors_of_one_and_of_several_frames_come_whole_and_keep_their_bytes(ma
     parts = mixed(manifest, None, ())
     _, largest = largest_frame([entry.nbytes for _, entry in parts], 1000)
     watch = Stopwatch()
-    frames = iter(Pipeline(parts, 1000, Slots(Ring(2, largest)), watch))
+    frames = iter(Pipeline(parts, 1000, Ring(2, largest), watch))
     # All are kept until the end: a packing engine does the same until its buffer is full.
     got = list(staged(frames, parts, "cpu", watch))
     assert [(name, tuple(tensor.shape), torch_digest(tensor)) for name, tensor in got] == [

@@ -77,7 +77,6 @@ def join_plan(session: Session, layout: Path) -> JoinPlan:
         http_timeout_s=max(longest, timeouts.join_s, timeouts.finish_s),
         ring=conf.transfer.ring,
         staging=conf.transfer.staging,
-        shared=conf.transfer.shared_memory,
     )
 
 

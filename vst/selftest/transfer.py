@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,8 @@ import torch
 
 from vst.selftest.replica import Broken, Replica
 from vst.transfer.gloo_group import Group, open_store, receive, sizes, views
-from vst.transfer.receiving import lying
 from vst.transfer.route import address_towards
-from vst.transfer.shared import SharedBuckets
-from vst.transfer.wire import Bucket, cut
+from vst.transfer.wire import cut
 
 OnBucket = Callable[[int], None]
 
@@ -34,15 +32,12 @@ class Receiver:
     def __init__(self, replicas: Sequence[Replica]) -> None:
         self._places = [(replica, rank.rank) for replica in replicas for rank in replica.ranks]
         self._groups: list[Group] = []
-        self._shared: list[SharedBuckets] = []
         self._bucket_bytes = 0
         self._pool = ThreadPoolExecutor(max_workers=2 * len(self._places))
 
     def join(self, info: Mapping[str, Any]) -> None:
         """Meet the publisher; returns when the whole group stands."""
         self._bucket_bytes = int(info["bucket_bytes"])
-        first, shared = int(info["rank_offset"]) - 1, info.get("shared")
-        self._shared = [SharedBuckets(shared, first + place) for place in range(len(self._places))] if shared else []
         joins = [self._pool.submit(self._member, info, place) for place in range(len(self._places))]
         self._groups = [join.result() for join in joins]
 
@@ -64,21 +59,13 @@ class Receiver:
 
     def _follow(self, place: int, info: Info, on_bucket: OnBucket) -> None:
         replica, rank = self._places[place]
-        for number, (bucket, buffer) in enumerate(self._arriving(place, cut(sizes(info), self._bucket_bytes)), 1):
+        for number, bucket in enumerate(cut(sizes(info), self._bucket_bytes), 1):
+            buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
+            receive(self._groups[place], buffer, bucket, self._bucket_bytes)
             if place == 0:
                 on_bucket(number)
             for name, value in views(buffer, bucket, info):
                 replica.load(rank, name, value)
-            del buffer
-
-    def _arriving(self, place: int, buckets: Iterable[Bucket]) -> Iterator[tuple[Bucket, torch.Tensor]]:
-        if self._shared:
-            yield from lying(self._shared[place], self._groups[place], buckets)
-            return
-        for bucket in buckets:
-            buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
-            receive(self._groups[place], buffer, bucket, self._bucket_bytes)
-            yield bucket, buffer
 
     def leave(self) -> None:
-        self._groups, self._shared = [], []
+        self._groups = []

@@ -36,8 +36,7 @@ class Declared:
 class Rendezvous:
     """Where and how the group meets: rank 0's address and port (0: any that is free), size, bucket, longest wait.
 
-    ``packed``: whether vLLM's NCCL engine puts tensors together, as its own default is. ``shared``: how many buckets of
-    our own backend lie in memory that the workers share; 0 sends them over TCP.
+    ``packed``: whether vLLM's NCCL engine puts tensors together, as its own default is.
     """
 
     backend: str
@@ -47,7 +46,6 @@ class Rendezvous:
     bucket_bytes: int | None
     timeout_s: float
     packed: bool = True
-    shared: int = 0
 
 
 def dialect(version: str) -> str:
@@ -76,12 +74,11 @@ def installed_version() -> str:
 
 
 def make_source(
-    metadata: list[Declared], stream: Callable[[], Pairs], frames: Callable[[int, Any], Iterator[Any]] | None = None
+    metadata: list[Declared], stream: Callable[[], Pairs], frames: Callable[[int], Iterator[Any]] | None = None
 ) -> Any:
     """A ``WeightSource`` of the installed vLLM over fixed ``metadata``; each pass takes a fresh ``stream()``.
 
-    ``frames`` gives the same tensors cut for buckets of so many bytes, in a space of the engine's if it has one; only
-    our own engine asks for them.
+    ``frames`` gives the same tensors cut for buckets of so many bytes, which only our own engine asks for.
     """
     source = _source_class(metadata, stream)()
     source.frames = frames
@@ -165,7 +162,6 @@ def _init_info(where: Rendezvous) -> Any:
         world_size=where.world_size,
         bucket_bytes=where.bucket_bytes,
         timeout_s=where.timeout_s,
-        shared=where.shared,
     )
 
 

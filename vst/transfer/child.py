@@ -34,7 +34,6 @@ from vst.transfer.packing import Described, misplaced, packable
 from vst.transfer.parts import load_manifest, mixed, part_of
 from vst.transfer.pipeline import Filled
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
-from vst.transfer.ring import Space
 
 
 class Reports:
@@ -141,8 +140,7 @@ class Session:
         if plan.backend == "nccl":
             self.reports.say("packing", packed=self._packed)
         address, bucket = (plan.master_address, plan.port), plan.bucket_bytes
-        place = (plan.backend, *address, plan.world_size, bucket, plan.timeout_s, self._packed)
-        where = adapter.Rendezvous(*place, plan.ring if plan.shared else 0)
+        where = adapter.Rendezvous(plan.backend, *address, plan.world_size, bucket, plan.timeout_s, self._packed)
         client = WeightSyncClient(self._control(plan), self)
         self._engine, self._draft = adapter.join(where, client, self._source(layout)), None
         self.reports.say("joined")
@@ -218,8 +216,8 @@ class Session:
     def _stream(self) -> Iterator[tuple[str, Any]]:
         return self._now().pairs()
 
-    def _frames(self, bucket_bytes: int, space: Space | None) -> Iterator[Filled]:
-        return self._now().frames(bucket_bytes, space)
+    def _frames(self, bucket_bytes: int) -> Iterator[Filled]:
+        return self._now().frames(bucket_bytes)
 
     def _now(self) -> Outgoing:
         if self._outgoing is None:

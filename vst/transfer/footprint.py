@@ -50,21 +50,6 @@ def gloo_footprint(sizes: Sequence[int], bucket_bytes: int, slots: int) -> Footp
     return Footprint(ring, frame, largest, ring * frame, 0, (1 + RECEIVE_AHEAD) * bucket)
 
 
-def shared_footprint(sizes: Sequence[int], bucket_bytes: int, slots: int) -> Footprint:
-    """Sender and workers look at the same buckets: as many as the ring has, and one of the largest tensor.
-
-    Buckets that a worker keeps until a layer is complete stay in this memory and may exceed it; over TCP they are in
-    the worker's own.
-    """
-    count, frame = largest_frame(sizes, bucket_bytes)
-    largest = max(sizes, default=0)
-    whole = sum(map(aligned, sizes))
-    bucket = min(bucket_bytes, whole)
-    beyond = aligned(largest) if aligned(largest) > bucket else 0
-    ring = min(slots, max(count, 1))
-    return Footprint(ring, frame, largest, ring * bucket + beyond, 0, 0)
-
-
 def nccl_footprint(sizes: Sequence[int], bucket_bytes: int | None, slots: int, pipelined: bool) -> Footprint:
     """vLLM packs tensors until they exceed its buffer, so each buffer is up to one tensor larger; ``NCCL_BUFFERS`` of
     them are under way at each end, and the one that is packed exists twice for a moment.

@@ -23,23 +23,16 @@ class Span:
 class Frame:
     """One broadcast of ``nbytes`` bytes, padding included, and the tensors or the part of one that it brings.
 
-    A tensor that is larger than a frame has several; all but the first of these continue it. The frame begins at byte
-    ``begin`` of its bucket, which has ``whole`` bytes.
+    A tensor that is larger than a frame has several; all but the first of these continue it.
     """
 
     nbytes: int
     spans: tuple[Span, ...]
-    begin: int
-    whole: int
 
     @property
     def continues(self) -> bool:
         """Whether its first bytes are not the first of a tensor."""
         return bool(self.spans) and self.spans[0].start > 0
-
-    @property
-    def ends_bucket(self) -> bool:
-        return self.begin + self.nbytes == self.whole
 
 
 def plan_frames(sizes: Sequence[int], bucket_bytes: int) -> Iterator[Frame]:
@@ -51,13 +44,11 @@ def plan_frames(sizes: Sequence[int], bucket_bytes: int) -> Iterator[Frame]:
         pieces = list(cut_bucket(bucket, bucket_bytes))
         if len(pieces) <= 1:
             places = enumerate(bucket.offsets, bucket.first)
-            spans = tuple(Span(index, 0, offset, sizes[index]) for index, offset in places)
-            yield Frame(bucket.nbytes, spans, 0, bucket.nbytes)
+            yield Frame(bucket.nbytes, tuple(Span(index, 0, offset, sizes[index]) for index, offset in places))
             continue
         size = sizes[bucket.first]
         for begin, end in pieces:
-            span = Span(bucket.first, begin, 0, max(0, min(end, size) - begin))
-            yield Frame(end - begin, (span,), begin, bucket.nbytes)
+            yield Frame(end - begin, (Span(bucket.first, begin, 0, max(0, min(end, size) - begin)),))
 
 
 def largest_frame(sizes: Sequence[int], bucket_bytes: int) -> tuple[int, int]:

@@ -3,8 +3,7 @@
 vLLM loads it as a general plugin (``vst.transfer.plugin``); a server uses it with
 ``--weight-transfer-config '{"backend": "vst_gloo"}'``. Rank 0 sends; the workers follow at
 ``rank_offset + dp_rank * (TP * PP) + rank``. Buckets are cut as ``vst.transfer.wire`` says. Start and finish (vLLM's
-layerwise reload) are inherited from the NCCL engine, so that they are those of the vLLM that runs. A publisher on the
-server's machine may share its memory with the workers; then the group only says where each bucket lies.
+layerwise reload) are inherited from the NCCL engine, so that they are those of the vLLM that runs.
 """
 
 from __future__ import annotations
@@ -26,14 +25,12 @@ from vllm.distributed.weight_transfer.base import (
 from vllm.distributed.weight_transfer.nccl_engine import NCCLWeightTransferEngine
 
 from vst.transfer.affinity import like_parent
-from vst.transfer.frames import Frame
 from vst.transfer.gloo_group import Group, open_store, send, sizes, views
 from vst.transfer.pipeline import Filled
-from vst.transfer.receiving import arriving, lying
+from vst.transfer.receiving import arriving
 from vst.transfer.route import address_towards
 from vst.transfer.sending import expect_frames
-from vst.transfer.shared import SharedBuckets, SharedSpace
-from vst.transfer.wire import VERSION, Bucket, cut
+from vst.transfer.wire import VERSION, cut
 
 BACKEND = "vst_gloo"
 
@@ -42,8 +39,7 @@ BACKEND = "vst_gloo"
 class GlooInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     """What a worker needs to join: where rank 0 listens, its place in the group, the bucket size, the longest wait.
 
-    ``wire`` is how the sender cuts: a worker that cuts otherwise refuses to join. ``shared`` is the address of the
-    memory in which the buckets lie; without it they are broadcast.
+    ``wire`` is how the sender cuts: a worker that cuts otherwise refuses to join.
     """
 
     master_address: str
@@ -53,7 +49,6 @@ class GlooInitInfo(WeightTransferInitInfo):  # type: ignore[misc]
     bucket_bytes: int
     timeout_s: float
     wire: int
-    shared: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.wire != VERSION:
@@ -77,10 +72,7 @@ class GlooUpdateInfo(WeightTransferUpdateInfo):  # type: ignore[misc]
 
 @dataclass
 class GlooTrainerInitInfo(TrainerInitInfo):  # type: ignore[misc]
-    """Rank 0's side: the address by which the workers reach it, the group's size, the bucket size, the longest wait.
-
-    ``shared``: how many buckets lie in memory that the workers share; 0 broadcasts their bytes.
-    """
+    """Rank 0's side: the address by which the workers reach it, the group's size, the bucket size, the longest wait."""
 
     backend: ClassVar[str] = BACKEND
 
@@ -89,7 +81,6 @@ class GlooTrainerInitInfo(TrainerInitInfo):  # type: ignore[misc]
     world_size: int
     bucket_bytes: int
     timeout_s: float
-    shared: int = 0
 
 
 def _without_mtp_check() -> AbstractContextManager[Any]:
@@ -110,14 +101,12 @@ class GlooWeightTransferEngine(NCCLWeightTransferEngine):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._group: Group | None = None
-        self._shared: SharedBuckets | None = None
         self._bucket_bytes = 0
 
     def init_transfer_engine(self, init_info: GlooInitInfo) -> None:
         parallel = self.parallel_config
         rank = init_info.rank_offset + parallel.data_parallel_index * parallel.world_size + parallel.rank
         host, port = init_info.master_address, init_info.master_port
-        self._shared = SharedBuckets(init_info.shared, rank - 1) if init_info.shared else None
         store = open_store(host, port, init_info.world_size, master=False, timeout_s=init_info.timeout_s)
         address = address_towards(host, port)
         with like_parent():
@@ -129,22 +118,15 @@ class GlooWeightTransferEngine(NCCLWeightTransferEngine):  # type: ignore[misc]
             raise RuntimeError("no transfer group: call /init_weight_transfer_engine first")
         with _without_mtp_check():
             buckets = cut(sizes(update_info), self._bucket_bytes)
-            for bucket, buffer in self._arriving(self._group, buckets):
+            for bucket, buffer in arriving(self._group, buckets, self._bucket_bytes):
                 self.model.load_weights(list(views(buffer, bucket, update_info)))
-                # What nothing else looks at is free for the next bucket.
-                del buffer
-
-    def _arriving(self, group: Group, buckets: Iterator[Bucket]) -> Iterator[tuple[Bucket, torch.Tensor]]:
-        if self._shared is None:
-            return arriving(group, buckets, self._bucket_bytes)
-        return lying(self._shared, group, buckets)
 
     def update_weights(self, update_info: dict[str, Any]) -> None:
         # The base class synchronises an accelerator, which a CPU worker does not have.
         self.receive_weights(self.parse_update_info(update_info))
 
     def shutdown(self) -> None:
-        self._group = self._shared = None
+        self._group = None
 
 
 class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ignore[misc]
@@ -152,13 +134,10 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
 
     init_info_cls = GlooTrainerInitInfo
 
-    def __init__(
-        self, *, client: Any, source: Any, group: Group, bucket_bytes: int, space: SharedSpace | None = None
-    ) -> None:
+    def __init__(self, *, client: Any, source: Any, group: Group, bucket_bytes: int) -> None:
         super().__init__(client=client, source=source, is_sender=True)
         self._group = group
         self._bucket_bytes = bucket_bytes
-        self._space = space
 
     @classmethod
     def trainer_init(
@@ -168,7 +147,6 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
             raise ValueError("the gloo backend has one trainer rank, 0, and it needs a WeightSource")
         info = init_info
         store = open_store(info.master_address, info.master_port, info.world_size, True, info.timeout_s)
-        space = _space(info, source) if info.shared else None
         worker = GlooInitInfo(
             master_address=info.master_address,
             master_port=store.port,
@@ -177,28 +155,30 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
             bucket_bytes=info.bucket_bytes,
             timeout_s=info.timeout_s,
             wire=VERSION,
-            shared=space.address.to_json() if space else None,
         )
         # The workers answer the call only when the group stands, and the group stands only when they have joined.
         pool = ThreadPoolExecutor(max_workers=2)
-        call = pool.submit(client.init_weight_transfer_engine, _given(worker))
+        call = pool.submit(client.init_weight_transfer_engine, asdict(worker))
         group = pool.submit(Group, store, 0, info.world_size, info.master_address, info.timeout_s)
         _first_failure(call, group)
         pool.shutdown(wait=False)
-        return cls(client=client, source=source, group=group.result(), bucket_bytes=info.bucket_bytes, space=space)
+        return cls(client=client, source=source, group=group.result(), bucket_bytes=info.bucket_bytes)
 
     def send_weights(self) -> None:
-        from vst.transfer.adapter import tensors
+        from vst.transfer.adapter import declared, tensors
 
-        info = _update_info(self.source)
-        if self._space is not None:
-            self._space.expect_room(sizes(info), self._bucket_bytes)
+        meta = declared(self.source)
+        info = GlooUpdateInfo(
+            names=[m.name for m in meta],
+            dtype_names=[str(m.dtype).removeprefix("torch.") for m in meta],
+            shapes=[list(m.shape) for m in meta],
+        )
         frames = getattr(self.source, "frames", None)
         self.client.start_weight_update()
         pool = ThreadPoolExecutor(max_workers=2)
         call = pool.submit(self.client.update_weights, asdict(info))
         if frames is not None:
-            sent = pool.submit(self._broadcast_frames, info, frames(self._bucket_bytes, self._space))
+            sent = pool.submit(self._broadcast_frames, info, frames(self._bucket_bytes))
         else:
             sent = pool.submit(self._broadcast, info, tensors(self.source))
         _first_failure(call, sent)
@@ -208,50 +188,17 @@ class GlooTrainerWeightTransferEngine(TrainerWeightTransferEngine):  # type: ign
     def _broadcast_frames(self, info: GlooUpdateInfo, frames: Iterator[Filled]) -> None:
         for filled in expect_frames(frames, info, self._bucket_bytes):
             if filled.frame.nbytes:
-                self._carry(filled.frame, filled.data)
-
-    def _carry(self, frame: Frame, data: torch.Tensor) -> None:
-        if self._space is None:
-            self._group.broadcast(data)
-        elif frame.ends_bucket:
-            self._group.broadcast(self._space.announcement(frame, data))
+                self._group.broadcast(filled.data)
 
     def _broadcast(self, info: GlooUpdateInfo, pairs: Iterator[tuple[str, torch.Tensor]]) -> None:
         """A source that has tensors and no frames: each bucket is put together here, one at a time."""
         for bucket in cut(sizes(info), self._bucket_bytes):
-            whole = Frame(bucket.nbytes, (), 0, bucket.nbytes)
             buffer = torch.empty(bucket.nbytes, dtype=torch.uint8)
-            if self._space is not None:
-                buffer = self._space.place(whole, wait=True)
             for name, view in views(buffer, bucket, info):
                 view.copy_(_expected(pairs, name, view))
-            if self._space is None:
-                send(self._group, buffer, bucket, self._bucket_bytes)
-            elif bucket.nbytes:
-                self._group.broadcast(self._space.announcement(whole, buffer))
+            send(self._group, buffer, bucket, self._bucket_bytes)
         for name, _ in pairs:
             raise ValueError(f"the source gave {name} after the last declared tensor")
-
-
-def _update_info(source: Any) -> GlooUpdateInfo:
-    from vst.transfer.adapter import declared
-
-    meta = declared(source)
-    return GlooUpdateInfo(
-        names=[m.name for m in meta],
-        dtype_names=[str(m.dtype).removeprefix("torch.") for m in meta],
-        shapes=[list(m.shape) for m in meta],
-    )
-
-
-def _space(info: GlooTrainerInitInfo, source: Any) -> SharedSpace:
-    layout = sizes(_update_info(source))
-    return SharedSpace(layout, info.bucket_bytes, info.shared, info.world_size - 1, info.timeout_s)
-
-
-def _given(worker: GlooInitInfo) -> dict[str, Any]:
-    """What a worker is told; a server of before there was shared memory knows no such field."""
-    return {key: value for key, value in asdict(worker).items() if value is not None}
 
 
 def _expected(pairs: Iterator[tuple[str, torch.Tensor]], name: str, view: torch.Tensor) -> torch.Tensor:

@@ -11,13 +11,13 @@ import psutil
 
 from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.errors import VerificationError
-from vst.transfer.footprint import STAGE_BYTES, Footprint, expect_room, gloo_footprint, nccl_footprint, shared_footprint
+from vst.transfer.footprint import STAGE_BYTES, Footprint, expect_room, gloo_footprint, nccl_footprint
 from vst.transfer.ledger import Ledger
 from vst.transfer.pace import Pace
 from vst.transfer.pipeline import Filled, Pipeline
 from vst.transfer.plan import JoinPlan, PushPlan, Sent
 from vst.transfer.prefetch import prefetch_for
-from vst.transfer.ring import Ring, Slots, Space
+from vst.transfer.ring import Ring
 from vst.transfer.stages import Stopwatch
 from vst.transfer.staging import staged
 
@@ -62,8 +62,6 @@ class Outgoing:
     def _footprint(self, sizes: list[int]) -> Footprint:
         where = self._where
         if where.backend != "nccl" and where.bucket_bytes is not None:
-            if where.shared:
-                return shared_footprint(sizes, where.bucket_bytes, where.ring)
             return gloo_footprint(sizes, where.bucket_bytes, where.ring)
         return nccl_footprint(sizes, where.bucket_bytes, where.ring, where.staging == "pipelined")
 
@@ -71,9 +69,9 @@ class Outgoing:
         """What this process may still take: the machine's, and the ring that it holds already."""
         return int(psutil.virtual_memory().available) + self._memory.bytes
 
-    def frames(self, bucket_bytes: int, space: Space | None = None) -> Iterator[Filled]:
-        """Every frame of the push in order, in ``space`` or the publisher's own ring, valid until the next is taken."""
-        for filled in self._filled(bucket_bytes, space):
+    def frames(self, bucket_bytes: int) -> Iterator[Filled]:
+        """Every frame of the push in order, each valid until the next is taken."""
+        for filled in self._filled(bucket_bytes):
             begun = time.monotonic()
             yield filled
             self.watch.add("broadcast", begun, time.monotonic() - begun, _tensor_bytes(filled))
@@ -89,13 +87,13 @@ class Outgoing:
             yield name, tensor
             self.watch.add("broadcast", begun, time.monotonic() - begun, tensor.numel() * tensor.element_size())
 
-    def _filled(self, bucket_bytes: int, space: Space | None = None) -> Iterator[Filled]:
+    def _filled(self, bucket_bytes: int) -> Iterator[Filled]:
         prefetch = prefetch_for(self._parts)
-        space = space or Slots(self._memory.ring(self.footprint, self._pinned))
+        ring = self._memory.ring(self.footprint, self._pinned)
         if prefetch is not None:
             prefetch.start()
         try:
-            for filled in Pipeline(self._parts, bucket_bytes, space, self.watch, prefetch):
+            for filled in Pipeline(self._parts, bucket_bytes, ring, self.watch, prefetch):
                 for entry, digest in filled.digests:
                     self.ledger.note(entry, digest)
                 for span in filled.frame.spans:

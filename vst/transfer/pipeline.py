@@ -1,8 +1,8 @@
-"""Reading and hashing ahead of the broadcast, into buffers that are filled again when they were sent.
+"""Reading and hashing ahead of the broadcast, over a ring of buffers that is filled again as it is sent.
 
-A frame is filled by one thread, piece by piece: a positioned read straight into its place, then the hash of what is
+A frame is filled by one thread, piece by piece: a positioned read straight into its slot, then the hash of what is
 there, while it is in the processor's cache. Frames are filled side by side and handed on in their order. What is
-hashed is what will be sent, not what a second read would give. The memory is the space's and nothing else.
+hashed is what will be sent, not what a second read would give. The memory is the ring's and nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from vst.checkpoint.manifest import Manifest, TensorEntry
 from vst.checkpoint.reader import TensorReader
 from vst.transfer.frames import Frame, Span, plan_frames
 from vst.transfer.prefetch import Prefetch
-from vst.transfer.ring import Space
+from vst.transfer.ring import Ring
 from vst.transfer.stages import Stopwatch
 
 PIECE_BYTES = 1 << 20
@@ -76,7 +76,7 @@ def _follows(before: Span, after: Span, parts: Sequence[Part]) -> bool:
 
 
 class Pipeline:
-    """The frames of one push, filled ahead; iterate once. ``space`` must have room for the largest frame.
+    """The frames of one push, filled ahead; iterate once. ``ring`` must hold the largest frame.
 
     Raises the first error of a read where its frame would have come.
     """
@@ -85,32 +85,30 @@ class Pipeline:
         self,
         parts: Sequence[Part],
         bucket_bytes: int,
-        space: Space,
+        ring: Ring,
         stopwatch: Stopwatch,
         prefetch: Prefetch | None = None,
     ) -> None:
         self._parts = parts
         self._frames = plan_frames([entry.nbytes for _, entry in parts], bucket_bytes)
-        self._space = space
-        self._next: Frame | None = next(self._frames, None)
-        self._last: Future[Filled] | None = None
+        self._ring = ring
         self._watch = stopwatch
         self._prefetch = prefetch
         self._own = threading.local()
         self._readers: list[TensorReader] = []
 
     def __iter__(self) -> Iterator[Filled]:
-        count = min(self._space.ahead, max(2, os.cpu_count() or 1), MAX_READERS)
+        count = min(len(self._ring.slots), max(2, os.cpu_count() or 1), MAX_READERS)
         pool = ThreadPoolExecutor(count, thread_name_prefix="read")
-        jobs: deque[Future[Filled]] = deque()
+        jobs: deque[tuple[int, Future[Filled]]] = deque()
         try:
-            self._submit(pool, jobs)
+            for slot in range(len(self._ring.slots)):
+                self._submit(pool, jobs, slot)
             while jobs:
-                filled = jobs.popleft().result()
-                yield filled
-                # Only now has the frame been sent, and its place is free.
-                self._space.sent(filled.frame)
-                self._submit(pool, jobs)
+                slot, job = jobs.popleft()
+                yield job.result()
+                # Only now has the frame been sent, and its slot is free.
+                self._submit(pool, jobs, slot, job)
         finally:
             # A read that hangs must not keep the error back that made this end.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -121,18 +119,17 @@ class Pipeline:
         for reader in self._readers:
             reader.close()
 
-    def _submit(self, pool: ThreadPoolExecutor, jobs: deque[Future[Filled]]) -> None:
-        """Begin with every frame that there is room for now; with the next one in any case when none is under way."""
-        while self._next is not None and len(jobs) < self._space.ahead:
-            data = self._space.place(self._next, wait=not jobs)
-            if data is None:
-                return
-            self._last = pool.submit(self._fill, self._next, data, self._last)
-            jobs.append(self._last)
-            self._next = next(self._frames, None)
+    def _submit(
+        self, pool: ThreadPoolExecutor, jobs: deque[tuple[int, Future[Filled]]], slot: int, sent: Any = None
+    ) -> None:
+        frame = next(self._frames, None)
+        if frame is None:
+            return
+        before = jobs[-1][1] if jobs else sent
+        jobs.append((slot, pool.submit(self._fill, frame, self._ring.slots[slot], before)))
 
-    def _fill(self, frame: Frame, data: Any, before: Future[Filled] | None) -> Filled:
-        filled = Filled(frame, data)
+    def _fill(self, frame: Frame, slot: Any, before: Future[Filled] | None) -> Filled:
+        filled = Filled(frame, slot[: frame.nbytes])
         view = memoryview(filled.data.numpy())
         todo = list(pieces(frame, self._parts))
         if self._prefetch is not None and todo:

@@ -27,8 +27,7 @@ class JoinPlan:
 
     ``layout`` is a manifest file: every push of this session has its names, dtypes and shapes. ``api_key_env`` names
     the variable that holds the key. ``ring`` is how many buckets the sender reads ahead at most; ``staging`` is how
-    tensors get to a GPU that sends: one ``tensor`` at a time, or ``pipelined`` through the ring. ``shared``: buckets
-    lie in memory that the workers share, instead of travelling over TCP.
+    tensors get to a GPU that sends: one ``tensor`` at a time, or ``pipelined`` through the ring.
     """
 
     layout: str
@@ -43,7 +42,6 @@ class JoinPlan:
     http_timeout_s: float
     ring: int = 4
     staging: str = "tensor"
-    shared: bool = False
 
     @property
     def same_host(self) -> bool:

@@ -21,7 +21,6 @@ from vst.transfer.affinity import like_parent
 from vst.transfer.footprint import RECEIVE_AHEAD
 from vst.transfer.gloo_group import Group, receive
 from vst.transfer.ring import slab
-from vst.transfer.shared import SharedBuckets
 from vst.transfer.wire import Bucket
 
 UNUSED = 2
@@ -50,18 +49,6 @@ class Buffers:
         # Those that are too small or still looked at are forgotten first: their memory ends with the last look.
         self._slabs = [*self._slabs, fresh][-KEPT:]
         return torch.frombuffer(fresh, dtype=torch.uint8, count=nbytes)
-
-
-def lying(shared: SharedBuckets, group: Group, buckets: Iterable[Bucket]) -> Iterator[tuple[Bucket, torch.Tensor]]:
-    """Each bucket with its bytes, in order, as they lie in the publisher's memory."""
-    announcement = torch.zeros(2, dtype=torch.int64)
-    for bucket in buckets:
-        if bucket.nbytes == 0:
-            yield bucket, torch.empty(0, dtype=torch.uint8)
-            continue
-        group.broadcast(announcement)
-        yield bucket, shared.bucket(announcement, bucket.nbytes)
-        shared.loaded()
 
 
 class _Ended(Exception):

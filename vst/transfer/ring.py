@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import mmap
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from vst.transfer.frames import Frame
+from typing import Any
 
 PAGE = 1 << 21
 """The size of a huge page on x86 and on most ARM kernels."""
@@ -44,39 +41,3 @@ class Ring:
     def holds(self, slots: int, nbytes: int, pinned: bool) -> bool:
         """Whether this ring will do where one of ``slots`` times ``nbytes`` is asked for."""
         return len(self.slots) == slots and self.nbytes >= nbytes and self.pinned == pinned
-
-
-class Space(Protocol):
-    """Where frames are put together; they are placed and sent in their order, from one thread."""
-
-    @property
-    def ahead(self) -> int:
-        """How many frames may be filled at a time."""
-
-    def place(self, frame: Frame, wait: bool) -> Any:
-        """A tensor of the frame's bytes; None if there is no room before another was sent, which ``wait`` rules out."""
-
-    def sent(self, frame: Frame) -> None:
-        """The oldest frame that was placed is not needed any more here."""
-
-
-class Slots:
-    """A ring as the space of one push: a slot for a frame, used again as soon as that was sent."""
-
-    def __init__(self, ring: Ring) -> None:
-        self._ring = ring
-        self._placed = self._sent = 0
-
-    @property
-    def ahead(self) -> int:
-        return len(self._ring.slots)
-
-    def place(self, frame: Frame, wait: bool) -> Any:
-        if self._placed - self._sent == len(self._ring.slots):
-            return None
-        slot = self._ring.slots[self._placed % len(self._ring.slots)]
-        self._placed += 1
-        return slot[: frame.nbytes]
-
-    def sent(self, frame: Frame) -> None:
-        self._sent += 1
