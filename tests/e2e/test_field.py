@@ -38,7 +38,7 @@ def diagnosed(vst: Vst) -> Callable[[str], Run]:
 
 @pytest.mark.parametrize("name", [PASSING, TIED, EXPERTS])
 def test_a_row_comes_out_as_it_was_published(vst: Vst, name: str) -> None:
-    run = vst(f"model=zoo/{name}", "lane=L3", timeout=1500)
+    run = vst(f"model=zoo/{name}", "lane=L4", timeout=1500)
     found, expected = row(read_material(run.dir), None), published(name)
     assert {key: found[key] for key in SAME} == {key: expected[key] for key in SAME}, run.out
 
