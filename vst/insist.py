@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 REMINDER_S = 0.5
 """How long an exception may be dropped before it is raised again."""
@@ -25,7 +25,7 @@ class Insistent:
     def __init__(self, reminder_s: float = REMINDER_S) -> None:
         self._reminder_s = reminder_s
         self._thrown: BaseException | None = None
-        self._before: object = None
+        self._before: Any = None
 
     def throw(self, error: BaseException) -> NoReturn:
         """Raise ``error`` now, from a signal's handler; it takes the place of one that is still on its way."""
@@ -41,7 +41,7 @@ class Insistent:
             return
         self._thrown = None
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self._before)  # type: ignore[arg-type]
+        signal.signal(signal.SIGALRM, self._before)
 
     def _remind(self, number: int, frame: FrameType | None) -> None:
         if self._thrown is not None and not _handled(self._thrown):
