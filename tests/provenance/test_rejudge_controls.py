@@ -47,3 +47,18 @@ def test_an_expert_that_a_further_set_noticed_passes_again() -> None:
 def test_further_probes_prove_nothing_where_b_was_not_its_reference() -> None:
     with pytest.raises(VerificationError, match=r"record-control-search.json is not record-reference.json"):
         judge(control_search=shifted(WHOLE, 0.5)).again("L3", "control.expert_1", STORED)
+
+
+@pytest.mark.parametrize(
+    ("family", "accepted", "outcome"),
+    [("mtp", 0, Outcome.PASS), ("mtp", 19, Outcome.INCONCLUSIVE), ("norm", 0, Outcome.INCONCLUSIVE)],
+)
+def test_what_was_drafted_tells_of_the_layers_that_draft_and_of_no_others(
+    family: str, accepted: int, outcome: Outcome
+) -> None:
+    counts = {"found": {"proposed": 40, "accepted": accepted}, "expected": {"proposed": 40, "accepted": 19}}
+    observed = {"tensors": 1, "drafted": {**counts, "margin": 0.0}}
+    name = f"record-control-{family}.json"
+    stored = {"observed": observed, "expected": "noticed", "evidence": name, "reason": ""}
+    check = judge(**{f"control_{family}": WHOLE}).again("L3", f"control.{family}", stored)
+    assert check is not None and check.outcome is outcome

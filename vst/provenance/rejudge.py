@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 
+from vst.checkpoint.families import MTP
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
 from vst.lanes.diagnose.found import FILE as DIAGNOSIS
@@ -316,7 +317,7 @@ class Judge:
             return None
         apart = difference(self.record(name), self.record(whole), self._need_floor())
         # What was drafted is in no other file: counted when the record was taken, and told by the check.
-        drafted = stored["observed"].get("drafted")
+        drafted = stored["observed"].get("drafted") if family == MTP else None
         noticed = not apart.equal or tells_apart(drafted)
         observed = {"tensors": stored["observed"]["tensors"], "noticed": noticed, **apart.to_json()}
         observed |= {"more": more} if more is not None else {}
