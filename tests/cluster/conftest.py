@@ -121,9 +121,12 @@ class Vst:
         """Wait until a run has opened its directory; the directory."""
         path, end = self.sweep / run, time.monotonic() + seconds
         while not (path / "run.json").exists():
-            assert time.monotonic() < end, f"{path} has no run.json; {self.logs()}"
+            assert time.monotonic() < end, f"{path} has no run.json; {self.logs()}\n{self._cluster_account()}"
             time.sleep(0.05)
         return path
+
+    def _cluster_account(self) -> str:
+        return self.cluster.account() if self.cluster else ""
 
     def logs(self) -> str:
         found = sorted([*self.sweep.glob(".submitit/*.err"), *self.sweep.glob(".launch/*.log")])

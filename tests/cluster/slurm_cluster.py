@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -50,6 +51,24 @@ class Cluster:
 
     def start_node(self, node: str) -> None:
         self._daemon(f"slurmd {node}", "slurmd", "-D", "-N", node)
+
+    def lose_node(self, node: str) -> None:
+        """End the node as a power cut does: its daemon and all that runs on it at once, and nobody says a word.
+
+        A node that is only told to be down goes on answering, and comes back while its job is still being ended.
+        """
+        daemon = self._daemons.pop(f"slurmd {node}")
+        guard = psutil.Process(daemon.pid)
+        for one in [*guard.children(recursive=True), guard]:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        daemon.wait(30)
+        self.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+
+    def return_node(self, node: str) -> None:
+        """Start a node that was lost; it takes jobs when this returns."""
+        self.start_node(node)
+        self.until(lambda: self.run("sinfo", "-h", "-n", node, "-o", "%T").strip() == "idle", f"an idle {node}")
 
     def start_controller(self, *options: str) -> None:
         self._daemon("slurmctld", "slurmctld", "-D", *options)
@@ -113,6 +132,12 @@ class Cluster:
             if time.monotonic() > end:
                 raise AssertionError(f"{what} did not come within {seconds} s\n{self.run('squeue', check=False)}")
             time.sleep(0.1)
+
+    def account(self) -> str:
+        """Queue, nodes, the jobs' own pages and the end of the controller's log, for the message of a failed test."""
+        shown = (("squeue", "-l"), ("sinfo", "-N", "-l", "-R"), ("sinfo", "-N", "-l"), ("scontrol", "show", "jobs"))
+        pages = [self.run(*one, check=False) for one in shown]
+        return "\n".join([*pages[:3], pages[3][-4000:], (self.folder / "log/slurmctld.log").read_text()[-6000:]])
 
     def _until(self, holds: Callable[[], object], what: str) -> None:
         try:

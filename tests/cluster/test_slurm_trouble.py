@@ -136,16 +136,16 @@ def test_a_run_whose_node_is_lost_starts_again_in_a_new_attempt(vst: Vst, gate: 
     launcher = vst.start_slurm(*gate.words)
     first = vst.until_begun()
     node = cluster.run("squeue", "-h", "-o", "%N", "-j", vst.job()).strip()
-    cluster.run("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    cluster.lose_node(node)
     try:
-        vst.until_begun("0.attempt-2", 180)  # SLURM lets a requeued job wait for a minute or two
+        vst.until_begun("0.attempt-2", 180)  # SLURM lets a requeued job wait
         gate.open()
         out, _ = launcher.communicate(timeout=60)
         assert launcher.returncode == 0, out
         assert ending(vst)["attempt"] == 2
         assert json.loads((first / "run.json").read_text()).get("exit_code") != 0
     finally:
-        cluster.run("scontrol", "update", f"nodename={node}", "state=resume", check=False)
+        cluster.return_node(node)
 
 
 def test_a_job_over_its_memory_is_never_passed_and_its_log_says_why(vst: Vst, gate: Gate) -> None:
