@@ -51,6 +51,13 @@ def test_the_smallest_set_is_named_with_why_it_was_looked_at_and_how_many_pushes
     assert found["diagnose.to_b"].outcome is Outcome.FAIL
 
 
+def test_answers_that_are_no_numbers_are_told_from_those_that_differ() -> None:
+    bad = replace(look("identity", False), apart={**apart(False), "non_finite": True})
+    found = judged(replace(TIED, mode="identity", looks=[bad, look("part", True)], same_wrong=None))
+    assert "7 of 9 answers are not finite" in found["diagnose.identity"].reason
+    assert "7 of 9 positions differ" in judged(TIED)["diagnose.to_b"].reason
+
+
 def test_identity_that_breaks_is_said_and_b_is_not_judged() -> None:
     found = judged(replace(TIED, mode="identity", looks=[look("identity", False), look("part", True)], same_wrong=None))
     assert found["diagnose.tensors"].reason.startswith("identity alone already breaks; ")

@@ -24,6 +24,11 @@ def test_an_identity_that_moved_an_answer_fails_and_names_its_record() -> None:
     assert "changed the answers at 4 of 8 positions" in check.reason
 
 
+def test_an_identity_after_which_the_server_computes_no_numbers_fails_and_says_so() -> None:
+    check = record_check([SAME, difference(shifted(record(), float("nan")), record(), 0.0)], 2, 0.0)
+    assert check.outcome is Outcome.FAIL and "left answers that are not finite" in check.reason
+
+
 @pytest.mark.parametrize("done", [[], [SAME]])
 def test_identities_that_could_not_all_be_taken_are_inconclusive(done: list[Any]) -> None:
     check = record_check(done, 2, 0.0)

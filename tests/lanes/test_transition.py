@@ -3,8 +3,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from oracle.answers import record, shifted
 
-from vst.lanes.transition import arrival_check, cold_check, label_check
+from vst.lanes.transition import arrival_check, cold_check, distinct_check, label_check
 from vst.verdict import Outcome
 
 EQUAL = {"equal": True, "first": None, "looks_like": "", "record": "record-1.json"}
@@ -98,3 +99,18 @@ def test_a_server_without_prefix_cache_passes_with_a_warning() -> None:
 def test_cached_tokens_that_were_declared_away_are_not_applicable_with_the_reason() -> None:
     check = cold_check([cache(None, None)], False, "an old proxy")
     assert check.outcome is Outcome.NOT_APPLICABLE and "an old proxy" in check.reason
+
+
+def test_a_and_b_that_differ_beyond_the_noise_are_distinct() -> None:
+    assert distinct_check(record(), shifted(record(), 0.1), 0.01).outcome is Outcome.PASS
+
+
+def test_probes_that_do_not_tell_b_from_a_are_inconclusive() -> None:
+    check = distinct_check(record(), shifted(record(), 0.005), 0.01)
+    assert check.outcome is Outcome.INCONCLUSIVE and "probes insensitive" in check.reason
+
+
+def test_a_cold_b_that_computes_no_numbers_is_no_reference() -> None:
+    """Whatever the push does, it would be blamed for what B is."""
+    check = distinct_check(record(), shifted(record(), float("nan")), 0.0)
+    assert check.outcome is Outcome.INCONCLUSIVE and "look at B" in check.reason

@@ -9,9 +9,10 @@ from http_server import Call, HttpServer, Reply
 
 from oracle.answers import answer, completion, record
 from vst.errors import TransportError, VerificationError
+from vst.oracle.compare import difference
 from vst.oracle.probes import ProbeSet
 from vst.oracle.record import Record, read_answer, request, take_record
-from vst.server.client import ControlPlane
+from vst.server.client import ControlPlane, HttpFailure
 
 PROMPT = (1, 2, 3)
 PROBES = ProbeSet(((1, 2, 3), (4, 5, 6)), 2, 5, 7)
@@ -119,6 +120,40 @@ def test_log_probabilities_that_are_not_finite_are_read_kept_and_written(server:
     back = Record.from_json(json.loads(text))
     assert not back.finite() and back.answers[0].output_logprobs[1] == float("-inf")
     assert json.dumps(back.to_json()) == text
+
+
+UNWRITTEN = {"message": "Out of range float values are not JSON compliant", "type": "BadRequestError", "code": 400}
+
+
+@pytest.mark.parametrize("suffix", ["", ": nan"], ids=["python 3.11", "python 3.12"])
+@pytest.mark.parametrize("status", [400, 500])
+def test_an_answer_that_vllm_could_not_write_is_one_without_a_number(
+    server: HttpServer, status: int, suffix: str
+) -> None:
+    body = {"error": {**UNWRITTEN, "message": UNWRITTEN["message"] + suffix}}
+    server.routes["POST /v1/completions"] = lambda call: Reply(status, json.dumps(body).encode())
+    taken = take_record(ControlPlane(server.url), "tiny", PROBES, "A", 5.0)
+    assert len(taken.answers) == len(PROBES.prompts)
+    assert not any(one.finite() or one.output for one in taken.answers)
+    assert not Record.from_json(json.loads(json.dumps(taken.to_json(), allow_nan=False))).finite()
+    found = difference(taken, taken, 0.0)
+    assert found.non_finite and not found.equal
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {**UNWRITTEN, "message": "max_tokens must be at least 1"}},
+        {"error": {"message": f"quoted: {UNWRITTEN['message']}"}},
+        {"detail": UNWRITTEN["message"]},
+        UNWRITTEN["message"],
+        [UNWRITTEN],
+    ],
+)
+def test_another_refusal_is_no_answer(server: HttpServer, body: Any) -> None:
+    server.routes["POST /v1/completions"] = lambda call: Reply(400, json.dumps(body).encode())
+    with pytest.raises(HttpFailure):
+        take_record(ControlPlane(server.url), "tiny", PROBES, "A", 5.0)
 
 
 def test_a_record_comes_back_from_json_as_it_was() -> None:

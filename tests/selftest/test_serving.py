@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
+from safetensors.torch import load_file, save_file
 
 from selftest.doubles import Asked, Stream, completion, double
 from vst.selftest.fault import make
@@ -51,6 +53,20 @@ def test_it_has_the_routes_and_nothing_else(shared: Asked) -> None:
     assert read_facts(ControlPlane(shared.url)).routes == ROUTES
     assert shared.post("/collective_rpc", {}).status_code == 404
     assert shared.http.get("/pause").status_code == 405
+
+
+def test_what_is_no_number_is_refused_in_vllms_words(a: Path, tmp_path: Path) -> None:
+    broken = shutil.copytree(a, tmp_path / "broken")
+    shard = next(iter(sorted(broken.glob("*.safetensors"))))
+    tensors = load_file(shard)
+    first = sorted(tensors)[0]
+    tensors[first].fill_(float("nan"))
+    save_file(tensors, shard)
+    with double(broken) as asked:
+        answer = asked.post("/v1/completions", completion(PROMPT, 2, logprobs=2, prompt_logprobs=0))
+        assert answer.status_code == 400
+        assert answer.json()["error"]["message"].startswith("Out of range float values are not JSON compliant")
+        assert asked.tokens(PROMPT, 2)
 
 
 def test_an_answer_has_vllms_form(shared: Asked) -> None:

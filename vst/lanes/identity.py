@@ -15,7 +15,7 @@ from vst.lanes.seats import arrived, seat_checks
 from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
-from vst.oracle.compare import Difference, difference
+from vst.oracle.compare import Difference, changed, difference
 from vst.server.client import HttpFailure
 from vst.transfer.plan import Sent
 from vst.verdict import Check, LaneVerdict, Outcome
@@ -80,9 +80,7 @@ def record_check(moved: list[Difference], wanted: int, floor: float | None) -> C
     bad = next((found for found in moved if not found.equal), None)
     expected = f"{wanted} records equal to the first of A"
     if bad is not None:
-        reason = (
-            f"pushing A over A changed the answers at {bad.differing} of {bad.positions} positions, first {bad.first}"
-        )
+        reason = f"pushing A over A {changed(bad)}"
         return Check(
             "identity.record", Outcome.FAIL, observed, expected, floor, reason, f"record-identity-{len(moved)}.json"
         )

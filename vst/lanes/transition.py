@@ -54,7 +54,7 @@ def run_transition(session: Session, reference: Reference) -> LaneVerdict:
         session.drafted[COLD] = reference.drafted
     first = [comparable_check(session, reference)]
     if first[0].outcome is Outcome.PASS:
-        first.append(distinct_check(session, reference.record))
+        first.append(distinct_check(session.records[0], reference.record, session.need("floor")))
     if any(check.outcome is not Outcome.PASS for check in first):
         return LaneVerdict("L3", tuple(first))
     found = Found()
@@ -91,16 +91,21 @@ def _comparable(session: Session, reference: Reference, replica: Replica) -> Che
     return Check("reference.comparable", Outcome.PASS, reference.source, expected)
 
 
-def distinct_check(session: Session, cold_b: Record) -> Check:
+def distinct_check(first_a: Record, cold_b: Record, floor: float) -> Check:
     """``reference.distinct``: the probes tell A from B; otherwise nothing that follows could be seen."""
-    floor = session.need("floor")
-    apart = difference(session.records[0], cold_b, floor)
-    if apart.equal:
+    apart, expected = difference(first_a, cold_b, floor), "A and B differ"
+    reason = ""
+    if not cold_b.finite():
+        reason = (
+            "the cold server on B answers with what is no number: nothing can be compared with that; look at B, and at "
+            "this vLLM with it, before any push"
+        )
+    elif apart.equal:
         reason = (
             "probes insensitive: A and B answer alike; use more or longer probes (oracle.probes, oracle.max_tokens)"
         )
-        return Check("reference.distinct", Outcome.INCONCLUSIVE, apart.to_json(), "A and B differ", floor, reason)
-    return Check("reference.distinct", Outcome.PASS, apart.to_json(), "A and B differ", floor)
+    outcome = Outcome.INCONCLUSIVE if reason else Outcome.PASS
+    return Check("reference.distinct", outcome, apart.to_json(), expected, floor, reason)
 
 
 def _cycles(session: Session, cold_b: Record, found: Found) -> None:

@@ -81,6 +81,13 @@ def difference(observed: Record, expected: Record, floor: float) -> Difference:
     )
 
 
+def changed(found: Difference) -> str:
+    """What a difference did to the answers, in a few words."""
+    if found.non_finite:
+        return f"left answers that are not finite, first {found.first}"
+    return f"changed the answers at {found.differing} of {found.positions} positions, first {found.first}"
+
+
 def spread(records: Sequence[Record]) -> Difference:
     """The noise floor of one unchanged state: the largest difference between the first record and its repeats.
 

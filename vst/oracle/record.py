@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,9 +10,12 @@ from typing import Any
 
 from vst.errors import TransportError, VerificationError
 from vst.oracle.probes import ProbeSet
-from vst.server.client import ControlPlane
+from vst.server.client import ControlPlane, HttpFailure
 
 FORMAT = "vst-record/1"
+
+NOT_A_NUMBER = "Out of range float values are not JSON compliant"
+"""How Python's json refuses NaN and infinity; vLLM passes it on as its answer (measured with 0.32: status 400)."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Answer:
 
     ``prompt_logprobs`` are those of the prompt's own tokens from the second on; ``top`` holds for each generated
     position the likeliest (token, log-probability) pairs; ``cached_tokens`` is None where the server does not report
-    it.
+    it. ``unwritten`` makes the answer of a server that computed something that is no number and so could not write it.
     """
 
     prompt: tuple[int, ...]
@@ -32,6 +36,11 @@ class Answer:
 
     def finite(self) -> bool:
         return all(math.isfinite(value) for value in (*self.prompt_logprobs, *self.output_logprobs))
+
+    @staticmethod
+    def unwritten(prompt: tuple[int, ...]) -> Answer:
+        """Nothing was generated that could be read, and no log-probability of the prompt is known to be a number."""
+        return Answer(prompt, (math.nan,) * (len(prompt) - 1), (), (), (), None)
 
 
 @dataclass(frozen=True)
@@ -120,9 +129,27 @@ def take_record(control: ControlPlane, model: str, probes: ProbeSet, claim: str,
     """Ask all probes one after the other, on an idle server, and return what was answered."""
     answers = []
     for prompt in probes.prompts:
-        body = control.post("/v1/completions", request(model, prompt, probes), timeout_s=timeout_s)
-        answers.append(read_answer(body, prompt, probes.output_tokens))
+        try:
+            body = control.post("/v1/completions", request(model, prompt, probes), timeout_s=timeout_s)
+        except HttpFailure as failure:
+            if not _no_number(failure):
+                raise
+            answers.append(Answer.unwritten(prompt))
+        else:
+            answers.append(read_answer(body, prompt, probes.output_tokens))
     return Record(claim, probes.digest, tuple(answers))
+
+
+def _no_number(failure: HttpFailure) -> bool:
+    """Whether the server says of its own answer that a number in it is none: that is what it computed, not a fault of
+    the network.
+    """
+    try:
+        error = json.loads(failure.body)["error"]
+        said = error["message"] if isinstance(error, Mapping) else error
+    except (ValueError, KeyError, TypeError):
+        return False
+    return isinstance(said, str) and said.startswith(NOT_A_NUMBER)
 
 
 def read_answer(body: Any, prompt: tuple[int, ...], output_tokens: int) -> Answer:

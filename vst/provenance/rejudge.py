@@ -24,7 +24,7 @@ from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
 from vst.lanes.lifecycle_checks import FILE, IDS, LaneJudge, Settings
 from vst.lanes.seats import EACH, each_check, judge_seats
-from vst.lanes.transition import arrival_check, cold_check, label_check
+from vst.lanes.transition import arrival_check, cold_check, distinct_check, label_check
 from vst.oracle.compare import difference, looks_like, spread
 from vst.oracle.record import Record
 from vst.provenance.bundle import Bundle
@@ -225,11 +225,7 @@ class Judge:
         return record_check(moved, int(self._lane["identities"]), self.floor)
 
     def _distinct(self, stored: Stored) -> Check:
-        apart = difference(self._first, self.record(REFERENCE), self._need_floor())
-        outcome = Outcome.INCONCLUSIVE if apart.equal else Outcome.PASS
-        return Check(
-            "reference.distinct", outcome, apart.to_json(), stored["expected"], self.floor, str(stored["reason"])
-        )
+        return distinct_check(self._first, self.record(REFERENCE), self._need_floor())
 
     def _arrivals(self, stored: Stored, names: list[str], expected: Record, previous: Record) -> list[dict[str, Any]]:
         floor, results = self._need_floor(), []

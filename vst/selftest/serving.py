@@ -182,7 +182,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def _send(self, status: int, body: Any) -> None:
-        raw = b"" if body is None else body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        try:
+            text = "" if body is None else body if isinstance(body, str) else json.dumps(body, allow_nan=False)
+        except ValueError as error:
+            # vLLM refuses to write what is no number, in these words.
+            status, text = BAD, json.dumps({"error": {"message": str(error), "type": "BadRequestError", "code": BAD}})
+        raw = text.encode()
         self.send_response(status)
         self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
         self.send_header("Content-Length", str(len(raw)))

@@ -25,7 +25,8 @@ def arrives(id: str, found: Diagnosis, what: str, expected: str, floor: float | 
         return Check(id, Outcome.INCONCLUSIVE, None, expected, floor, found.stopped or "not reached", FILE)
     if look.equal:
         return Check(id, Outcome.PASS, dict(look.apart), expected, floor, evidence=look.record)
-    reason = f"{look.apart['differing']} of {look.apart['positions']} positions differ, first {look.apart['first']}"
+    how = "answers are not finite" if look.apart.get("non_finite") else "positions differ"
+    reason = f"{look.apart['differing']} of {look.apart['positions']} {how}, first {look.apart['first']}"
     return Check(id, Outcome.FAIL, dict(look.apart), expected, floor, reason, look.record)
 
 

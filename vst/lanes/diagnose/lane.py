@@ -55,7 +55,7 @@ def diagnose(session: Session, verdict: Verdict, show: Show) -> None:
 def _examine(session: Session, reference: Reference) -> LaneVerdict:
     first = [comparable_check(session, reference)]
     if first[0].outcome is Outcome.PASS:
-        first.append(distinct_check(session, reference.record))
+        first.append(distinct_check(session.records[0], reference.record, session.need("floor")))
     if any(check.outcome is not Outcome.PASS for check in first):
         return LaneVerdict("diagnose", tuple(first))
     found = Diagnosis(limit=int(session.conf.lane.pushes or 0))
