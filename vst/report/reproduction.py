@@ -60,11 +60,16 @@ serve() {{  # DIRECTORY: start a server on it and wait until it answers
 trap 'kill "$SERVER" 2> /dev/null || true' EXIT
 stop() {{ kill "$SERVER"; wait "$SERVER" || true; }}
 
-ask() {{  # FILE: the log-probabilities of the prompt's own tokens
-  curl -sf "http://127.0.0.1:$PORT/v1/completions" -H 'Content-Type: application/json' -d '{{
+ask() {{  # FILE: the log-probabilities of the prompt's own tokens, or what the server says instead
+  curl -s "http://127.0.0.1:$PORT/v1/completions" -H 'Content-Type: application/json' -d '{{
     "model": "m", "prompt": {prompt}, "max_tokens": 1, "temperature": 0, "prompt_logprobs": 0,
-    "add_special_tokens": false}}' | grep -o '"logprob":[-0-9.e]*' > "$1"
-  test -s "$1"
+    "add_special_tokens": false}}' | grep -o -e '"logprob":[-0-9.e]*' -e '"message":"[^"]*"' > "$1"
+}}
+
+twice() {{  # what is expected, in numbers, and that it repeats
+  ask expected.txt; ask again.txt
+  grep -q logprob expected.txt
+  diff expected.txt again.txt > /dev/null
 }}
 
 reload() {{  # DIRECTORY: vLLM's own reload from disk, while nothing runs
@@ -77,18 +82,18 @@ reload() {{  # DIRECTORY: vLLM's own reload from disk, while nothing runs
 """
 
 IDENTITY = """
-serve "$A" a; ask expected.txt; ask again.txt; diff expected.txt again.txt > /dev/null   # the answers repeat
+serve "$A" a; twice
 reload "$A"; ask reloaded.txt; stop
 """
 
 TRANSITION = """
-serve "$B" b; ask expected.txt; ask again.txt; diff expected.txt again.txt > /dev/null   # the answers repeat
-stop
+serve "$B" b; twice; stop
 serve "$A" a; reload "$B"; ask reloaded.txt; stop
 """
 
 END = """
 if diff expected.txt reloaded.txt > differences.txt; then echo "no fault: the reloaded server answers alike"; exit 1
+elif grep message reloaded.txt; then echo "FAULT: the reloaded server does not answer with numbers"
 else echo "FAULT: $(grep -c '^<' differences.txt) of $(wc -l < expected.txt) log-probabilities differ"; fi
 """
 
