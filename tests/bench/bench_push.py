@@ -6,11 +6,13 @@ For every case, alternating in one run, so that a noisy machine treats all alike
 * ``naive``     a sender that reads a tensor, puts a bucket together, broadcasts it, waits, and goes on
 * ``reload``    vLLM's own ``reload_weights`` from the same files
 * ``unhashed``  our publisher with a digest that costs nothing: what the digest costs
+* ``publish``   our publisher's half of a push: it reads, hashes and broadcasts to a process that drops what it gets
 * ``broadcast`` the same bytes from warm memory to a process that drops them, by the same gloo, nothing else
 * ``read``      the files from the page cache into one warm buffer
 
 Beside the seconds there is the processor time that server and publishers took for each way: where a machine is shared
-it says more than the clock. Peak memory is that of the publisher's process, beyond what it had before the push.
+it says more than the clock. Peak memory is what the process that sends, and those of the server, had at most beyond
+what they had before; a push is held against ring x bucket + largest tensor + 64 MB.
 Run: ``python tests/bench/bench_push.py [--cases NAME,…] [--rounds 5] [--keep DIR] [--json FILE]``. Needs vLLM.
 """
 
@@ -33,13 +35,21 @@ import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.push_sides import broadcast_receiver, broadcast_sender, naive_sender, read_all
+from bench.push_sides import (
+    broadcast_receiver,
+    broadcast_sender,
+    naive_sender,
+    publishing_receiver,
+    publishing_sender,
+    read_all,
+)
 from bench.synthetic import CASES, write_case
 from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import Manifest, read_manifest
 from vst.server.client import ControlPlane
 from vst.server.launch import ServerSpec, command, environment
 from vst.server.process import ServerProcess, free_port
+from vst.transfer.outgoing import Memory
 from vst.transfer.plan import JoinPlan, Member, PushPlan, Sent
 from vst.transfer.publisher import Deadlines, Publisher
 
@@ -47,6 +57,7 @@ DEADLINES = Deadlines(180, 120, 120, 120, 300, 1e7)
 SERVER_ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHDYNAMO_DISABLE": "1"}
 """As in ``server=cpu``."""
 
+SLACK_BYTES = 64_000_000
 UNHASHED = Path(__file__).parent / "unhashed"
 
 
@@ -70,6 +81,7 @@ class Bench:
         self.control.post("/pause", params={"mode": "keep"})
         self.work = work
         self.sent: Sent | None = None
+        self.memory = Memory()
 
     @property
     def url(self) -> str:
@@ -97,30 +109,49 @@ class Bench:
         return time.perf_counter() - begun
 
     def broadcast(self) -> float:
-        context = multiprocessing.get_context("spawn")
-        ports: Any = context.Queue()
         args = (self.manifest.total_bytes, self.bucket_bytes)
-        other = context.Process(target=broadcast_receiver, args=(ports, *args))
-        other.start()
-        took = broadcast_sender(ports, *args)
-        other.join()
-        return took
+        return _beside(broadcast_receiver, args, lambda ports: broadcast_sender(ports, *args))
+
+    def publish(self) -> float:
+        sizes = [one.nbytes for one in self.manifest.tensors]
+        push = PushPlan(str(self.layout), "bench")
+        return _beside(
+            publishing_receiver,
+            (sizes, self.bucket_bytes),
+            lambda ports: publishing_sender(ports, self.plan(), push, self.manifest, self.memory),
+        )
 
     def stop(self) -> None:
         self.server.stop()
 
 
-def peak_beyond(publisher: Publisher, act: Callable[[], float]) -> tuple[float, int]:
-    """Seconds of ``act`` and by how many bytes the publisher's resident memory rose over what it was before."""
-    process = psutil.Process(publisher.pid)
-    status = Path(f"/proc/{process.pid}/status")
+def _beside(receiver: Callable[..., None], args: tuple[Any, ...], act: Callable[[Any], float]) -> float:
+    """What ``act`` says, with ``receiver`` in a process of its own; both are given the queue of the rendezvous."""
+    context = multiprocessing.get_context("spawn")
+    ports: Any = context.Queue()
+    other = context.Process(target=receiver, args=(ports, *args))
+    other.start()
+    took = act(ports)
+    other.join()
+    return took
 
-    def peak() -> int:
-        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) << 10
 
-    Path(f"/proc/{process.pid}/clear_refs").write_text("5")
-    before = process.memory_info().rss
-    return act(), peak() - before
+class Peaks:
+    """By how many bytes the resident memory of some processes rose, each at its own highest, since this was made."""
+
+    def __init__(self, processes: list[psutil.Process]) -> None:
+        self._before: dict[int, int] = {}
+        for one in processes:
+            Path(f"/proc/{one.pid}/clear_refs").write_text("5")
+            self._before[one.pid] = one.memory_info().rss
+
+    def grown(self) -> int:
+        return sum(max(0, self._highest(pid) - before) for pid, before in self._before.items())
+
+    @staticmethod
+    def _highest(pid: int) -> int:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) << 10
 
 
 def run_case(name: str, root: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -137,35 +168,35 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
     ours, unhashed = bench.publisher("ours"), bench.publisher("unhashed", PYTHONPATH=str(UNHASHED))
     ours.join(bench.plan())
     unhashed.join(bench.plan())
-    growth: list[int] = [0]
-
-    def push() -> float:
-        took, grown = peak_beyond(ours, lambda: bench.push(ours, bench.layout))
-        growth.append(grown)
-        return took
-
+    here, server = psutil.Process(), psutil.Process(bench.server.pid)
+    senders = {"push": psutil.Process(ours.pid), "unhashed": psutil.Process(unhashed.pid)}
     ways: dict[str, Callable[[], float]] = {
-        "push": push,
+        "push": lambda: bench.push(ours, bench.layout),
         "reload": bench.reload,
         "naive": lambda: naive_sender(bench.plan(), bench.manifest),
         "unhashed": lambda: bench.push(unhashed, bench.undigested),
+        "publish": bench.publish,
         "broadcast": bench.broadcast,
         "read": lambda: read_all(bench.manifest),
     }
     ways = {key: way for key, way in ways.items() if key in options.ways.split(",")}
     seconds: dict[str, list[float]] = {key: [] for key in ways}
     work: dict[str, list[float]] = {key: [] for key in ways}
+    peaks: dict[str, list[tuple[int, int]]] = {key: [] for key in ways}
     try:
         for _ in range(options.rounds + 1):
             for key, way in ways.items():
+                sender, receiver = Peaks([senders.get(key, here)]), Peaks([server, *server.children(recursive=True)])
                 before = processor_time()
                 seconds[key].append(way())
                 work[key].append(processor_time() - before)
+                peaks[key].append((sender.grown(), receiver.grown()))
     finally:
         ours.stop()
         unhashed.stop()
-    # The first round warms all of them; memory counts from it on.
-    found = report(name, bench, {key: values[1:] for key, values in seconds.items()}, max(growth))
+    # The first round warms all of them, and takes the memory that the others use again.
+    memory = {key: tuple(map(max, zip(*values, strict=True))) for key, values in peaks.items()}
+    found = report(name, bench, {key: values[1:] for key, values in seconds.items()}, memory)
     processor = {key: round(statistics.median(values[1:]), 3) for key, values in work.items()}
     share = {f"push/{key}": round(processor["push"] / value, 3) for key, value in processor.items() if value}
     print(f"    processor seconds {processor}, push/reload {share.get('push/reload')}, load {os.getloadavg()[0]:.1f}")
@@ -182,15 +213,23 @@ def processor_time() -> float:
     return sum(one.user + one.system for one in times)
 
 
-def report(name: str, bench: Bench, seconds: dict[str, list[float]], growth: int) -> dict[str, Any]:
+def report(
+    name: str, bench: Bench, seconds: dict[str, list[float]], memory: dict[str, tuple[int, ...]]
+) -> dict[str, Any]:
     median = {key: statistics.median(values) for key, values in seconds.items()}
     total = bench.manifest.total_bytes
     sent = bench.sent.to_json() if bench.sent else {}
     ratios = {f"push/{key}": round(median["push"] / value, 3) for key, value in median.items() if key != "push"}
     if {"read", "broadcast"} <= median.keys():
-        ratios["push/max(read,broadcast)"] = round(median["push"] / max(median["read"], median["broadcast"]), 3)
+        hardware = max(median["read"], median["broadcast"])
+        over = {key: median[key] for key in ("push", "publish") if key in median}
+        ratios |= {f"{key}/max(read,broadcast)": round(value / hardware, 3) for key, value in over.items()}
+    bound = sent["memory"]["sender"] + sent["memory"]["largest_tensor"] + SLACK_BYTES
     rates = "  ".join(f"{key} {value:.3f} s {total / value / 1e9:.2f} GB/s" for key, value in median.items())
-    print(f"{name}: {total / 1e9:.2f} GB  {rates}  {ratios}  publisher +{growth / 1e6:.0f} MB", flush=True)
+    print(f"{name}: {total / 1e9:.2f} GB  {rates}  {ratios}")
+    grown = ", ".join(f"{key} +{one / 1e6:.0f} and server +{other / 1e6:.0f}" for key, (one, other) in memory.items())
+    kept = "within" if memory["push"][0] <= bound else "BEYOND"
+    print(f"    peak memory in MB: {grown}; push is {kept} its bound of {bound / 1e6:.0f}", flush=True)
     return {
         "case": name,
         "bytes": total,
@@ -199,7 +238,8 @@ def report(name: str, bench: Bench, seconds: dict[str, list[float]], growth: int
         "seconds": {key: [round(value, 4) for value in values] for key, values in seconds.items()},
         "median_s": {key: round(value, 4) for key, value in median.items()},
         "ratios": ratios,
-        "publisher_growth_bytes": growth,
+        "growth_bytes": {key: {"sender": one, "server": other} for key, (one, other) in memory.items()},
+        "bound_bytes": bound,
         "memory": sent.get("memory"),
         "stages": sent.get("stages"),
     }
@@ -211,7 +251,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bucket-bytes", type=int, default=16 << 20)
     parser.add_argument("--ring", type=int, default=4)
-    parser.add_argument("--ways", default="push,reload,naive,unhashed,broadcast,read")
+    parser.add_argument("--ways", default="push,reload,naive,unhashed,publish,broadcast,read", help="push and others")
     parser.add_argument("--keep", type=Path, help="where the checkpoints are made and kept")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()

@@ -1,4 +1,6 @@
-"""What a push is compared with: a sender that does one thing after the other, a bare broadcast, a bare read."""
+"""What a push is compared with: a sender that does one thing after the other, a bare broadcast, a bare read; and our
+own sender's half of a push, with nobody who loads.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,11 @@ from vst.checkpoint.manifest import Manifest
 from vst.server.client import ControlPlane
 from vst.transfer import adapter
 from vst.transfer.dtypes import torch_dtype
+from vst.transfer.frames import largest_frame, plan_frames
 from vst.transfer.gloo_group import Group, open_store
+from vst.transfer.outgoing import Memory, Outgoing
 from vst.transfer.parts import mixed, read
-from vst.transfer.plan import JoinPlan
+from vst.transfer.plan import JoinPlan, PushPlan
 
 READ_BYTES = 16 << 20
 WAIT_S = 120.0
@@ -73,6 +77,30 @@ def _pass_on(store: Any, rank: int, total: int, bucket_bytes: int) -> float:
         group.broadcast(buffer[: min(left, bucket_bytes)])
         left -= bucket_bytes
     return time.perf_counter() - begun
+
+
+def publishing_sender(ports: Any, plan: JoinPlan, push: PushPlan, manifest: Manifest, memory: Memory) -> float:
+    """Seconds in which our publisher reads, hashes and broadcasts everything to ``publishing_receiver``."""
+    store = open_store("127.0.0.1", 0, 2, True, WAIT_S)
+    ports.put(store.port)
+    group = Group(store, 0, 2, "127.0.0.1", WAIT_S)
+    bucket = plan.bucket_bytes or 0
+    begun = time.perf_counter()
+    outgoing = Outgoing(push, plan, mixed(manifest, None, ()), manifest, memory, lambda done, total: None)
+    for filled in outgoing.frames(bucket):
+        if filled.frame.nbytes:
+            group.broadcast(filled.data)
+    outgoing.close()
+    return time.perf_counter() - begun
+
+
+def publishing_receiver(ports: Any, sizes: list[int], bucket_bytes: int) -> None:
+    store = open_store("127.0.0.1", ports.get(), 2, False, WAIT_S)
+    group = Group(store, 1, 2, "127.0.0.1", WAIT_S)
+    buffer = torch.ones(largest_frame(sizes, bucket_bytes)[1], dtype=torch.uint8)
+    for frame in plan_frames(sizes, bucket_bytes):
+        if frame.nbytes:
+            group.broadcast(buffer[: frame.nbytes])
 
 
 def read_all(manifest: Manifest) -> float:
