@@ -12,7 +12,7 @@ from vst.server.lifecycle import Lifecycle
 def state_at_end(session: Session) -> dict[str, Any]:
     """The state of the only server, or the worst of several with each of them under ``servers``."""
     if not session.servers:
-        return {"state": "unknown", "holds": "unknown", "left": "no server was used"}
+        return {"state": "unknown", "holds": "unknown", "left": _before_any(session)}
     known = [one.lifecycle for one in session.fleet.replicas] if session.fleet else [None] * len(session.servers)
     states = [_state(server, lifecycle) for server, lifecycle in zip(session.servers, known, strict=True)]
     if len(states) == 1:
@@ -22,6 +22,12 @@ def state_at_end(session: Session) -> dict[str, Any]:
     titles = [server.title for server in session.servers]
     each = [{"server": title, **state} for title, state in zip(titles, states, strict=True)]
     return {"state": worst["state"], **told, "servers": each}
+
+
+def _before_any(session: Session) -> str:
+    """No server came under test; those that were started towards it, or for a reference, are stopped by now."""
+    started = [str(one["label"]) for one in session.run.evidence.servers if one.get("argv") is not None]
+    return f"stopped before any came under test: {', '.join(started)}" if started else "no server was used"
 
 
 def _state(server: Server, lifecycle: Lifecycle | None) -> dict[str, str]:
