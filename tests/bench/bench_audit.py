@@ -9,7 +9,8 @@ Makes a sparse checkpoint (163 shards, 92,095 tensors, 700 GB in name, some MB o
 and measures the peak memory of the audit in its own process. All of them use one core and no disk: where a machine is
 shared, the processor seconds say what they take. A million tensors, 11 times as many as 92,095, take 14 times as long,
 and the writing, three cases and the second audit together about four times as long as the audit alone.
-Run: ``python tests/bench/bench_audit.py [--million]``.
+Run: ``python tests/bench/bench_audit.py [--million | --linear]``; the last prints the audit alone for sizes up to a
+million, with the microseconds that one tensor takes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ from vst.verdict import Outcome
 ROUNDS = 5
 SHARDS, TENSORS_PER_SHARD, TENSOR_BYTES = 163, 565, 7_600_000
 MILLION_SHARDS, MILLION_TENSORS_PER_SHARD = 500, 2000
+LINEAR = (163, 50_000), (163, 92_095), (250, 250_000), (500, 500_000), (500, 1_000_000)
+"""(shards, tensors)."""
+
 OPTIONS = AuditOptions(content=False, finite="never", allow_network_fs=True)
 NEEDED_BYTES = 1 << 30
 
@@ -110,6 +114,23 @@ def measure(directory: Path, rounds: int) -> dict[str, object]:
     }
 
 
+def linear() -> list[dict[str, float]]:
+    """The audit of ever more tensors, the best of three: whether each of them takes as long as before."""
+    found = []
+    for shards, tensors in LINEAR:
+        with tempfile.TemporaryDirectory(prefix="vst-bench-") as name:
+            directory = Path(name)
+            room(directory)
+            write_sparse_checkpoint(directory, shards, tensors // shards, TENSOR_BYTES)
+            taken = [timed(run_audit, directory) for _ in range(3)]
+        seconds, processor, count = min(taken)
+        each = seconds / count * 1e6
+        clock = f"{seconds:7.3f} s  processor {processor:7.3f} s"
+        print(f"{count:9,} tensors  {clock}  {each:5.2f} us a tensor", flush=True)
+        found.append({"tensors": count, "seconds": round(seconds, 4), "us_a_tensor": round(each, 3)})
+    return found
+
+
 def room(directory: Path) -> None:
     found = os.statvfs(directory)
     if found.f_bavail * found.f_frsize < NEEDED_BYTES or (found.f_files and found.f_favail < 2 * MILLION_SHARDS):
@@ -119,11 +140,15 @@ def room(directory: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--million", action="store_true", help="one million tensors in 500 shards, one round")
+    parser.add_argument("--linear", action="store_true", help="the audit alone, at sizes up to a million tensors")
     parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peak:
         run_audit(arguments.peak)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        return
+    if arguments.linear:
+        print(json.dumps(linear()))
         return
     directory = Path(tempfile.mkdtemp(prefix="vst-bench-"))
     try:

@@ -11,7 +11,7 @@ from oracle.answers import answer, completion, record
 from vst.errors import TransportError, VerificationError
 from vst.oracle.compare import difference
 from vst.oracle.probes import ProbeSet
-from vst.oracle.record import Record, read_answer, request, take_record
+from vst.oracle.record import Answer, Record, read_answer, request, take_record
 from vst.server.client import ControlPlane, HttpFailure
 
 PROMPT = (1, 2, 3)
@@ -138,6 +138,14 @@ def test_an_answer_that_vllm_could_not_write_is_one_without_a_number(
     assert not Record.from_json(json.loads(json.dumps(taken.to_json(), allow_nan=False))).finite()
     found = difference(taken, taken, 0.0)
     assert found.non_finite and not found.equal
+
+
+def test_the_same_answers_are_the_same_also_where_they_are_no_numbers() -> None:
+    one = Record("A", "d", (Answer.unwritten((1, 2, 3)), answer()))
+    again = Record.from_json(json.loads(json.dumps(one.to_json())))
+    assert one.same_answers(again) and again.same_answers(one)
+    assert not one.same_answers(Record("A", "d", (Answer.unwritten((1, 2, 4)), answer())))
+    assert not one.same_answers(Record("A", "d", (answer(), answer())))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_identity_reloads_a_over_a_and_a_transition_b_over_a(tmp_path: Path) -> 
 def test_a_checkpoint_that_is_not_of_the_zoo_is_asked_for_by_its_content(tmp_path: Path) -> None:
     text = issue(run(tmp_path / "run", diagnosed(), "mine"))
     assert "A=${A:?the directory of checkpoint A, content blake3:" in text and "transformers." not in text
+
+
+def test_answers_that_are_no_numbers_and_tensors_that_were_not_found_are_said(tmp_path: Path) -> None:
+    bad = look("reload", False)
+    bad = replace(bad, apart={**bad.apart, "non_finite": True, "largest_difference": None})
+    stopped = "the push of a part ended the search: answered 500"
+    looks = [look("identity", False), bad]
+    found = diagnosed(mode="identity", why=(), parts=(), tensors=(), minimal=False, stopped=stopped, looks=looks)
+    text = " ".join(issue(run(tmp_path / "run", found)).split())
+    assert "The log-probabilities are no numbers any more" in text and "difference is None" not in text
+    assert "changes the answers ## Environment" in text
+    assert f"Which tensors it takes was not found: {stopped}." in text and "Left out of the update" not in text
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,10 @@ class Record:
     def finite(self) -> bool:
         return all(answer.finite() for answer in self.answers)
 
+    def same_answers(self, other: Record) -> bool:
+        """Whether both hold the very same answers, NaN where the other has NaN, which Python finds unequal."""
+        return bool(_writable(asdict(self))["answers"] == _writable(asdict(other))["answers"])
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values; what is not finite, which JSON has no number for, becomes ``"nan"``, ``"inf"`` or ``"-inf"``.
         """

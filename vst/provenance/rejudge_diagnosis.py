@@ -39,6 +39,6 @@ def _expect_same_wrong(found: Diagnosis, record: Callable[[str], Record]) -> Non
     reload, push = found.last("reload"), found.last("identity" if found.mode == "identity" else "to_b")
     if reload is None or push is None:
         return
-    same = not reload.equal and record(reload.record).answers == record(push.record).answers
+    same = not reload.equal and record(reload.record).same_answers(record(push.record))
     if same is not found.same_wrong:
         raise VerificationError(f"diagnosis.json says {found.same_wrong} of the reload's answers, the records {same}")

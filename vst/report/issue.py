@@ -104,9 +104,10 @@ def architecture(material: Material) -> str:
 def title(material: Material, found: Diagnosis) -> str:
     """What is wrong, in a line."""
     what = f"the {' and the '.join(found.why)}" if found.why else ", ".join(found.parts[:2])
+    named = f" ({what})" if what else ""
     if found.mode == "identity":
-        return f"[Bug]: {architecture(material)}: reload_weights of the same checkpoint changes the answers ({what})"
-    return f"[Bug]: {architecture(material)}: answers after reload_weights are not those of a fresh server ({what})"
+        return f"[Bug]: {architecture(material)}: reload_weights of the same checkpoint changes the answers{named}"
+    return f"[Bug]: {architecture(material)}: answers after reload_weights are not those of a fresh server{named}"
 
 
 def reproduction(material: Material, found: Diagnosis) -> Reproduction:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vst.checkpoint.config_file import try_config
 from vst.errors import TransportError
 from vst.lanes.diagnose.bench import COLD_B, FIRST, Bench
@@ -14,23 +16,49 @@ from vst.server.client import HttpFailure
 
 
 def search(session: Session, bench: Bench, found: Diagnosis) -> None:
-    """Push A over A, then B; narrow down the first that breaks, and see whether a reload from disk breaks too."""
+    """Push A over A, then B; narrow down the first that breaks, and see whether a reload from disk breaks too.
+
+    A server that dies of the push of a part ends the search with its error; the reload is tried before.
+    """
     model, checkpoint = session.manifests["model"], session.manifests["checkpoint"]
     if not bench.push("identity", Push("model", purpose="diagnose.identity"), FIRST, (), len(model.tensors)).equal:
         found.mode = "identity"
-        parts = modules(model.by_name)
-        _narrow(session, found, parts, _changes_nothing(bench, parts))
+        dead = _narrowed(bench, found, lambda: _identity(session, bench, found))
         _reload(bench, found, "model", "identity", FIRST)
+    elif not bench.push("to_b", Push("checkpoint", purpose="diagnose.to_b"), COLD_B, (), len(checkpoint.tensors)).equal:
+        found.mode = "transition"
+        dead = _narrowed(bench, found, lambda: _transition(session, bench, found))
+        _reload(bench, found, "checkpoint", "to_b", COLD_B)
+    else:
         return
-    if bench.push("to_b", Push("checkpoint", purpose="diagnose.to_b"), COLD_B, (), len(checkpoint.tensors)).equal:
-        return
-    found.mode = "transition"
+    if dead is not None:
+        raise dead
+
+
+def _narrowed(bench: Bench, found: Diagnosis, narrowing: Callable[[], None]) -> TransportError | None:
+    """What ended the narrowing before it was through: the server's death, after which a fresh one stands on A."""
+    try:
+        narrowing()
+    except TransportError as error:
+        found.stopped = f"the push of a part ended the search: {error}"
+        bench.restart()
+        return error
+    return None
+
+
+def _identity(session: Session, bench: Bench, found: Diagnosis) -> None:
+    parts = modules(session.manifests["model"].by_name)
+    _narrow(session, found, parts, _changes_nothing(bench, parts))
+
+
+def _transition(session: Session, bench: Bench, found: Diagnosis) -> None:
+    """Families first, then the same tensor of all layers within those that remained."""
+    model, checkpoint = session.manifests["model"], session.manifests["checkpoint"]
     differing = [name for name, entry in checkpoint.by_name.items() if entry.digest != model.by_name[name].digest]
     by_family = families_of(differing, try_config(model.path) or {})
     _narrow(session, found, by_family, _arrives(bench, by_family))
     if found.minimal and len(within := kinds(found.tensors)) > 1:
         _narrow(session, found, within, _arrives(bench, within))
-    _reload(bench, found, "checkpoint", "to_b", COLD_B)
 
 
 def _narrow(session: Session, found: Diagnosis, parts: Parts, good: Good) -> None:
@@ -83,4 +111,4 @@ def _reload(bench: Bench, found: Diagnosis, role: str, pushed: str, expected: st
         found.reload = f"the server does not reload from disk: {failure}"
         raise TransportError(found.reload) from failure
     push = found.last(pushed)
-    found.same_wrong = push is not None and not look.equal and bench.taken(look).answers == bench.taken(push).answers
+    found.same_wrong = push is not None and not look.equal and bench.taken(look).same_answers(bench.taken(push))
