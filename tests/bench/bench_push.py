@@ -54,7 +54,12 @@ from vst.transfer.plan import JoinPlan, Member, PushPlan, Sent
 from vst.transfer.publisher import Deadlines, Publisher
 
 DEADLINES = Deadlines(180, 120, 120, 120, 300, 1e7)
-SERVER_ENV = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHDYNAMO_DISABLE": "1"}
+SERVER_ENV = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TORCHDYNAMO_DISABLE": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
 """As in ``server=cpu``."""
 
 SLACK_BYTES = 64_000_000

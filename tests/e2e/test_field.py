@@ -72,7 +72,9 @@ def test_a_reproduction_shows_the_fault_with_vllm_and_curl_alone(
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     cpu = {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "1", "TORCHDYNAMO_DISABLE": "1"}
-    env = {**os.environ, **cpu, "VLLM_PLUGINS": "", "PORT": str(port)}
+    # Its ``python`` is the one of the environment that vLLM is installed in.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, **cpu, "PATH": path, "VLLM_PLUGINS": "", "PORT": str(port)}
     done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=1200, check=False
     )

@@ -43,6 +43,9 @@ A=$PWD/a B=$PWD/b
 
 GIVEN = """\
 A=${{A:?the directory of checkpoint A, content {a}}}
+"""
+
+GIVEN_B = """\
 B=${{B:?the directory of checkpoint B, content {b}}}
 """
 
@@ -104,7 +107,7 @@ def script(made: Reproduction) -> str:
         options = pprint.pformat({**COMMON, **made.architecture.options}, width=100, sort_dicts=False)
         begin = MAKE.format(config=made.architecture.config, options=options)
     else:
-        begin = GIVEN.format(a=made.digests[0], b=made.digests[1])
+        begin = GIVEN.format(a=made.digests[0]) + ("" if made.identity else GIVEN_B.format(b=made.digests[1]))
     parallel = f" --tensor-parallel-size {made.parallel}" if made.parallel > 1 else ""
     body = BODY.format(prompt=list(made.prompt), parallel=parallel)
     return f"#!/bin/bash\nset -eu\n{begin}{body}{IDENTITY if made.identity else TRANSITION}{END}"
