@@ -13,6 +13,7 @@ from vst.checkpoint.manifest import Manifest, read_manifest
 from vst.checkpoint.tiny import make_tiny_pair
 from vst.lanes import controls
 from vst.lanes.session import Session
+from vst.oracle.record import Answer, Record
 from vst.verdict import Outcome
 
 
@@ -111,6 +112,15 @@ def test_a_control_is_noticed_when_the_answers_are_not_those_of_b(manifests: dic
     assert noticed.outcome is Outcome.PASS and noticed.observed["noticed"] is True
     missed = controls.control_check(one, "head", ("lm_head.weight",), b, b)
     assert missed.outcome is Outcome.INCONCLUSIVE and "answered as if B were whole" in missed.reason
+
+
+def test_a_control_that_broke_the_server_proves_nothing_about_the_probes(manifests: dict[str, Manifest]) -> None:
+    b, one = record(), session(manifests)
+    broken = Record(b.claim, b.probes, tuple(Answer.unwritten(answer.prompt) for answer in b.answers))
+    for seen in (broken, shifted(b, float("nan"))):
+        check = controls.control_check(one, "head", ("lm_head.weight",), seen, b)
+        assert check.outcome is Outcome.INCONCLUSIVE and check.observed["noticed"] is False
+        assert "computed no numbers" in check.reason
 
 
 def test_controls_that_were_not_run_are_declared_away_or_inconclusive(manifests: dict[str, Manifest]) -> None:

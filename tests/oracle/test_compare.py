@@ -42,7 +42,7 @@ def test_what_is_not_finite_is_never_equal_and_can_be_written_to_a_file(value: f
     observed, expected = (bad, B) if side == "observed" else (B, bad)
     for floor in (0.0, 1e9, math.inf):
         found = difference(observed, expected, floor)
-        assert found.non_finite and not found.equal
+        assert found.non_finite and not found.equal and not found.noticed
         json.dumps(found.to_json(), allow_nan=False)
     assert not difference(bad, bad, 0.0).equal
 

@@ -44,6 +44,14 @@ def test_an_expert_that_a_further_set_noticed_passes_again() -> None:
     assert check.observed["more"] == 2
 
 
+def test_an_answer_that_is_no_number_notices_nothing_when_it_is_judged_again() -> None:
+    broken = judge()
+    records: Any = broken._bundle.files
+    records["record-control-expert_1-more-2.json"] = shifted(WHOLE, float("nan"))
+    check = broken.again("L3", "control.expert_1", STORED)
+    assert check is not None and check.outcome is Outcome.INCONCLUSIVE and check.observed["noticed"] is False
+
+
 def test_further_probes_prove_nothing_where_b_was_not_its_reference() -> None:
     with pytest.raises(VerificationError, match=r"record-control-search.json is not record-reference.json"):
         judge(control_search=shifted(WHOLE, 0.5)).again("L3", "control.expert_1", STORED)

@@ -119,11 +119,14 @@ def control_check(session: Session, name: str, names: tuple[str, ...], record: R
     floor = session.need("floor")
     apart = difference(record, cold_b, floor)
     drafted = counted(session, f"control-{name}", COLD) if name == MTP else None
-    noticed = not apart.equal or tells_apart(drafted)
+    noticed = apart.noticed or (tells_apart(drafted) and not apart.non_finite)
     observed = {"tensors": len(names), "noticed": noticed, **apart.to_json()}
     observed |= {"drafted": drafted} if drafted is not None else {}
     if not noticed:
-        return _unobservable(session, name, observed, "the probes answered as if B were whole")
+        broke = "the server computed no numbers with it at A's values, which says nothing about the probes"
+        return _unobservable(
+            session, name, observed, broke if apart.non_finite else "the probes answered as if B were whole"
+        )
     evidence = f"record-control-{name}.json"
     return Check(f"control.{name}", Outcome.PASS, observed, "noticed", floor, evidence=evidence)
 

@@ -81,6 +81,6 @@ def search(
 def _noticed(records: list[Record], whole: list[Record], floor: float) -> Noticed | None:
     for number, (record, expected) in enumerate(zip(records, whole, strict=True), 1):
         apart = difference(record, expected, floor)
-        if not apart.equal:
+        if apart.noticed:
             return Noticed(number, apart)
     return None

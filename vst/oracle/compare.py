@@ -37,6 +37,11 @@ class Difference:
         # Two records in which nothing could be compared are not equal.
         return self.positions > 0 and not self.non_finite and self.token_changes == 0 and self.differing == 0
 
+    @property
+    def noticed(self) -> bool:
+        """Whether the probes saw a difference: answers that are no numbers show that something broke, and not that."""
+        return not self.non_finite and self.token_changes + self.differing > 0
+
     def to_json(self) -> dict[str, Any]:
         return {
             "equal": self.equal,

@@ -314,7 +314,7 @@ class Judge:
         apart = difference(self.record(name), self.record(whole), self._need_floor())
         # What was drafted is in no other file: counted when the record was taken, and told by the check.
         drafted = stored["observed"].get("drafted") if family == MTP else None
-        noticed = not apart.equal or tells_apart(drafted)
+        noticed = apart.noticed or (tells_apart(drafted) and not apart.non_finite)
         observed = {"tensors": stored["observed"]["tensors"], "noticed": noticed, **apart.to_json()}
         observed |= {"more": more} if more is not None else {}
         observed |= {"drafted": drafted} if drafted is not None else {}
