@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 # The threads of a server wait for each other by spinning, which keeps the cores from the servers of other tests: where
 # there are more threads than cores an answer took up to 11 s instead of 0.4. What they compute is the same.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+# In the background of a script Ctrl-C is ignored, also by what is started there: who interrupts it waits in vain.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ROOT = Path(__file__).parent
 NOT_INSTALLED = "is not installed and cannot be"

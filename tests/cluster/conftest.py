@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -77,7 +76,6 @@ class Vst:
 
     def start(self, *words: str, module: str = "vst") -> subprocess.Popen[str]:
         """The command, going on."""
-        # pytest's own children would ignore SIGINT when it runs in the background.
         process = subprocess.Popen(
             [sys.executable, "-m", module, *words],
             cwd=self.cwd,
@@ -85,7 +83,6 @@ class Vst:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         self.launchers.append(process)
         return process
