@@ -121,3 +121,18 @@ def test_json_lines_are_all_that_is_printed_and_the_verdict_does_not_depend_on_t
     assert events[-1]["exit_code"] == 0 and events[-1]["evidence"] == f"{lines.folder}/json"
     verdicts = [json.loads((lines.folder / name / "verdict.json").read_text()) for name in ("plain", "json")]
     assert verdicts[0] == verdicts[1]
+
+
+def test_a_signal_after_the_verdict_leaves_the_exit_code_as_the_verdict_has_it(tmp_path: Path) -> None:
+    """What ends the interpreter takes a while, and a second Ctrl-C often comes then."""
+    late = (
+        "import atexit, os, signal, sys\n"
+        "from vst.app import main\n"
+        "for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):\n"
+        "    atexit.register(os.kill, os.getpid(), one)\n"
+        f"sys.argv = ['vst', 'lane=L0', 'paths.cache={tmp_path / 'cache'}', 'hydra.run.dir={tmp_path / 'run'}']\n"
+        "sys.exit(main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", late], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "run/verdict.json").read_text())["exit_code"] == 0

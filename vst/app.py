@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from vst import config, exit_codes
@@ -46,8 +48,11 @@ VERDICT_FORMAT = "vst-verdict/1"
 DRAW_LIMIT_S = 20.0
 
 
-def task(cfg: DictConfig) -> int:
-    """One run: returns its exit code, after the verdict was written. A wrong configuration writes nothing."""
+def task(cfg: DictConfig, last: bool = False) -> int:
+    """One run, perhaps the ``last`` of its process: its exit code, after the verdict was written.
+
+    A wrong configuration writes nothing.
+    """
     try:
         conf = config.load(cfg)
         _lane(conf.lane.name)  # takes time to import: not between the run directory and the handlers of signals
@@ -61,11 +66,14 @@ def task(cfg: DictConfig) -> int:
     except OSError as error:
         print(f"vst: the run directory cannot be used: {visible(error)}", file=sys.stderr)
         return EXIT_CONFIG
-    return execute(conf, run)
+    return execute(conf, run, last)
 
 
-def execute(conf: VstConf, run: RunDir) -> int:
-    """Run the lane in a run directory that was opened; every end leaves a verdict there."""
+def execute(conf: VstConf, run: RunDir, last: bool = False) -> int:
+    """Run the lane in a run directory that was opened; every end leaves a verdict there.
+
+    ``last``: nothing but the end of the process follows, which a late signal must not give another exit code.
+    """
     stopping = Stopping()
     from vst.console import make_console
     from vst.lanes.session import Session
@@ -115,7 +123,7 @@ def execute(conf: VstConf, run: RunDir) -> int:
               "there says in_progress", file=sys.stderr)  # fmt: skip
         return EXIT_CODES[Outcome.ERROR]
     finally:
-        stopping.restore()
+        stopping.ignore() if last else stopping.restore()
 
 
 def _lane(name: str) -> Callable[[Session, Verdict, Callable[[LaneVerdict], None]], None]:
@@ -251,7 +259,7 @@ def main() -> int:
         return EXIT_CONFIG
 
     def remember(cfg: DictConfig) -> int:
-        code = task(cfg)
+        code = task(cfg, last=HydraConfig.get().mode is RunMode.RUN)
         exit_codes.note([code])
         return code
 
