@@ -6,6 +6,7 @@ the verdict.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from vst.checkpoint.config_file import try_config
@@ -114,12 +115,18 @@ def _unknown(name: str) -> Check:
     return Check(f"control.{name}", Outcome.INCONCLUSIVE, None, "noticed", reason=reason)
 
 
+def is_noticed(apart: Difference, drafted: Mapping[str, Any] | None) -> bool:
+    """Whether a control showed itself, in the answers or in what was drafted; an answer without numbers shows nothing.
+    """
+    return apart.noticed or (tells_apart(drafted) and not apart.non_finite)
+
+
 def control_check(session: Session, name: str, names: tuple[str, ...], record: Record, cold_b: Record) -> Check:
     """One control from its record; what only drafts is noticed by what the server accepted of its draft."""
     floor = session.need("floor")
     apart = difference(record, cold_b, floor)
     drafted = counted(session, f"control-{name}", COLD) if name == MTP else None
-    noticed = apart.noticed or (tells_apart(drafted) and not apart.non_finite)
+    noticed = is_noticed(apart, drafted)
     observed = {"tensors": len(names), "noticed": noticed, **apart.to_json()}
     observed |= {"drafted": drafted} if drafted is not None else {}
     if not noticed:

@@ -17,8 +17,8 @@ import yaml
 from vst.checkpoint.families import MTP
 from vst.errors import VerificationError
 from vst.lanes.contract import finite_check, repeatable_check
+from vst.lanes.controls import is_noticed
 from vst.lanes.diagnose.found import FILE as DIAGNOSIS
-from vst.lanes.drafts import tells_apart
 from vst.lanes.expert_search import BEFORE, KEEPS_B, file_of
 from vst.lanes.fleet import over_all
 from vst.lanes.identity import record_check
@@ -314,7 +314,7 @@ class Judge:
         apart = difference(self.record(name), self.record(whole), self._need_floor())
         # What was drafted is in no other file: counted when the record was taken, and told by the check.
         drafted = stored["observed"].get("drafted") if family == MTP else None
-        noticed = apart.noticed or (tells_apart(drafted) and not apart.non_finite)
+        noticed = is_noticed(apart, drafted)
         observed = {"tensors": stored["observed"]["tensors"], "noticed": noticed, **apart.to_json()}
         observed |= {"more": more} if more is not None else {}
         observed |= {"drafted": drafted} if drafted is not None else {}
