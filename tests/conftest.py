@@ -13,6 +13,10 @@ import pytest
 # there are more threads than cores an answer took up to 11 s instead of 0.4. What they compute is the same.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# torch looks up the name of whoever joins a group (``getnameinfo`` in c10d's socket.cpp), and ::ffff:127.0.0.1 is in no
+# hosts file. A name server that loses one question in fifty held a join for the five seconds of glibc's default.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:3")
+
 # In the background of a script Ctrl-C is ignored, also by what is started there: who interrupts it waits in vain.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

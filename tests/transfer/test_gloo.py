@@ -120,7 +120,7 @@ STREAMS: dict[str, tuple[Tensors, str]] = {
 def test_a_source_that_is_not_what_it_declared_is_never_finished(what: str) -> None:
     tensors, message = STREAMS[what]
     client = Direct(Worker())
-    engine = join(client, GOOD, 16, timeout_s=3.0, stream=lambda: iter(tensors))
+    engine = join(client, GOOD, 16, timeout_s=6.0, stream=lambda: iter(tensors))
     with pytest.raises(ValueError, match=message):
         engine.send_weights()
     assert client.calls == ["init", "start", "update"]
@@ -133,7 +133,7 @@ def test_a_server_that_refuses_the_update_is_never_sent_a_finish() -> None:
 
     client = Refusing(Worker())
     with pytest.raises(RuntimeError, match="500"):
-        join(client, GOOD, 64, timeout_s=1.0).send_weights()
+        join(client, GOOD, 64, timeout_s=6.0).send_weights()
     assert client.calls == ["init", "start"]
 
 
@@ -144,8 +144,8 @@ def test_a_server_that_refuses_the_join_is_told_at_once() -> None:
 
     begun = time.monotonic()
     with pytest.raises(RuntimeError, match="no such backend"):
-        join(Refusing(Worker()), GOOD, 64, timeout_s=2.0)
-    assert time.monotonic() - begun < 1.5
+        join(Refusing(Worker()), GOOD, 64, timeout_s=10.0)
+    assert time.monotonic() - begun < 5
 
 
 def test_a_sender_that_stalls_gives_the_receiver_an_error_within_the_timeout() -> None:
@@ -157,13 +157,13 @@ def test_a_sender_that_stalls_gives_the_receiver_an_error_within_the_timeout() -
         yield from GOOD[1:]
 
     client = Direct(Worker())
-    engine = join(client, GOOD, 16, timeout_s=2.0, stream=stalls)
+    engine = join(client, GOOD, 16, timeout_s=6.0, stream=stalls)
     begun = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(engine.send_weights)
         with pytest.raises(RuntimeError, match="(?i)timed? ?out|closed|reset"):
             sending.result(15)
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - begun < 12
         held.set()
     assert "finish" not in client.calls
     assert list(client.workers[0].model.tensors) == ["a"]
