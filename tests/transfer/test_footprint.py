@@ -9,14 +9,20 @@ MIB = 1 << 20
 
 
 def test_a_gloo_sender_keeps_its_ring_and_no_tensor_beyond_it() -> None:
-    found = gloo_footprint([1024 * MIB, 3 * MIB, 64], 16 * MIB, 4)
+    found = gloo_footprint([1024 * MIB] * 9, 16 * MIB, 4)
     assert (found.slots, found.slot_bytes, found.sender, found.device) == (4, 16 * MIB, 64 * MIB, 0)
-    assert found.largest_tensor == 1024 * MIB and found.receiver == 2 * 1024 * MIB
+    assert found.largest_tensor == 1024 * MIB
+
+
+def test_a_gloo_worker_keeps_the_bucket_that_it_loads_one_that_waits_and_one_that_arrives() -> None:
+    assert gloo_footprint([1024 * MIB] * 9, 16 * MIB, 4).receiver == 3 * 1024 * MIB
+    assert gloo_footprint([MIB] * 200, 16 * MIB, 4).receiver == 3 * 16 * MIB
+    assert gloo_footprint([1024 * MIB, 3 * MIB, 64], 16 * MIB, 4).receiver == 1027 * MIB + 64
 
 
 def test_a_small_checkpoint_has_a_small_ring() -> None:
     found = gloo_footprint([100, 100], 16 * MIB, 4)
-    assert (found.slots, found.slot_bytes, found.receiver) == (1, 256, 512)
+    assert (found.slots, found.slot_bytes, found.receiver) == (1, 256, 256)
 
 
 def test_nccl_stages_one_tensor_or_a_ring() -> None:
@@ -28,7 +34,7 @@ def test_nccl_stages_one_tensor_or_a_ring() -> None:
     assert ring.device - one.device == ring.sender
 
 
-@pytest.mark.parametrize(("available", "same_host"), [(64 * MIB - 1, False), (96 * MIB - 1, True)])
+@pytest.mark.parametrize(("available", "same_host"), [(64 * MIB - 1, False), (112 * MIB - 1, True)])
 def test_a_push_that_does_not_fit_is_refused_with_the_numbers(available: int, same_host: bool) -> None:
     found = gloo_footprint([MIB] * 200, 16 * MIB, 4)
     with pytest.raises(VerificationError, match=rf"{available} are available.*nothing was sent"):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from vst.transfer.receiving import KEPT, Buffers, arriving
+from vst.transfer import receiving
+from vst.transfer.receiving import Buffers, arriving
 from vst.transfer.wire import LEAST_FRAME, cut
 
 
@@ -40,10 +41,36 @@ def test_a_buffer_that_a_view_of_a_view_looks_at_is_left_alone() -> None:
     kept = first[64:128].view(torch.int16).view(4, 8)[1]
     first.fill_(7)
     del first
-    for _ in range(2 * KEPT):
+    for _ in range(10):
         other = buffers.take(4096)
         other.fill_(9)
     assert bytes(kept.view(torch.uint8).numpy()) == b"\x07" * 16
+
+
+def test_buffers_are_as_many_as_were_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading keeps a layer's buckets, of several sizes, while more arrive; a new buffer is as many page faults."""
+    made: list[int] = []
+    slab = receiving.slab
+    monkeypatch.setattr(receiving, "slab", lambda nbytes: made.append(nbytes) or slab(nbytes))
+    layer: list[torch.Tensor] = []
+    for _, buffer in arriving(Broadcasts(), cut([90, 120, 200, 150, 200] * 40, 64), 64):  # type: ignore[arg-type]
+        layer = [*layer, buffer] if len(layer) < 4 else [buffer]
+    # Five of a layer, the one of the loop, one that waits, one that arrives; and some that larger ones replaced.
+    assert len(made) <= 16
+
+
+def test_the_smallest_buffer_that_fits_is_taken_and_one_that_is_too_small_is_replaced() -> None:
+    buffers = Buffers()
+    large, small = buffers.take(5000), buffers.take(1000)
+    places = {5000: large.data_ptr(), 1000: small.data_ptr()}
+    del large, small
+    first = buffers.take(900)
+    assert first.data_ptr() == places[1000]
+    assert buffers.take(900).data_ptr() == places[5000]
+    del first
+    wider = buffers.take(9000)
+    assert len(buffers) == 2
+    assert wider.numel() == 9000
 
 
 def test_buckets_come_in_order_and_keep_their_bytes_as_long_as_they_are_looked_at() -> None:

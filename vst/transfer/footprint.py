@@ -10,8 +10,8 @@ from vst.errors import VerificationError
 from vst.transfer.frames import largest_frame
 from vst.transfer.wire import aligned
 
-RECEIVE_AHEAD = 1
-"""Buckets that a gloo worker receives beyond the one that it loads."""
+RECEIVE_AHEAD = 2
+"""Buckets that a gloo worker holds beyond the one that it loads: one that has arrived, one that arrives."""
 
 NCCL_BUFFERS = 2
 """Packed buffers of vLLM's NCCL engine at each end; its own default."""
@@ -46,8 +46,9 @@ def gloo_footprint(sizes: Sequence[int], bucket_bytes: int, slots: int) -> Footp
     count, frame = largest_frame(sizes, bucket_bytes)
     largest = max(sizes, default=0)
     ring = min(slots, max(count, 1))
-    bucket = min(max(bucket_bytes, aligned(largest)), sum(map(aligned, sizes)))
-    return Footprint(ring, frame, largest, ring * frame, 0, (1 + RECEIVE_AHEAD) * bucket)
+    total = sum(map(aligned, sizes))
+    receiver = min((1 + RECEIVE_AHEAD) * max(bucket_bytes, aligned(largest)), total)
+    return Footprint(ring, frame, largest, ring * frame, 0, receiver)
 
 
 def nccl_footprint(sizes: Sequence[int], bucket_bytes: int | None, slots: int, pipelined: bool) -> Footprint:

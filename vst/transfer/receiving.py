@@ -1,8 +1,8 @@
-"""A worker's side of a bucket's way: one is received while the one before it is loaded.
+"""A worker's side of a bucket's way: the next ones are received while one is loaded.
 
 Buffers are used again, because new ones cost more in page faults than the bytes take to arrive. But vLLM's layerwise
 reload keeps tensors until their layer is complete, and they are views of a buffer: one that anything still looks at is
-left to that, and another is made.
+left to that, and another is made. So there come to be as many as were looked at at the same time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from vst.transfer.wire import Bucket
 UNUSED = 2
 """References to a slab that only the pool holds: the pool's own, and the one of the call that counts."""
 
-KEPT = RECEIVE_AHEAD + 2
-
 
 class Buffers:
     """Hands out buffers of bytes; takes back, without being asked, those that nothing looks at any more.
@@ -39,16 +37,22 @@ class Buffers:
     def __init__(self) -> None:
         self._slabs: list[mmap.mmap] = []
 
+    def __len__(self) -> int:
+        return len(self._slabs)
+
     def take(self, nbytes: int) -> torch.Tensor:
         if nbytes == 0:
             return torch.empty(0, dtype=torch.uint8)
-        for index in range(len(self._slabs)):
-            if sys.getrefcount(self._slabs[index]) == UNUSED and len(self._slabs[index]) >= nbytes:
-                return torch.frombuffer(self._slabs[index], dtype=torch.uint8, count=nbytes)
-        fresh = slab(nbytes)
-        # Those that are too small or still looked at are forgotten first: their memory ends with the last look.
-        self._slabs = [*self._slabs, fresh][-KEPT:]
-        return torch.frombuffer(fresh, dtype=torch.uint8, count=nbytes)
+        free = [index for index in range(len(self._slabs)) if sys.getrefcount(self._slabs[index]) == UNUSED]
+        fitting = [index for index in free if len(self._slabs[index]) >= nbytes]
+        if fitting:
+            best = min(fitting, key=lambda index: len(self._slabs[index]))
+            return torch.frombuffer(self._slabs[best], dtype=torch.uint8, count=nbytes)
+        if free:
+            # A larger one takes its place: what the small one served, that will serve too.
+            del self._slabs[free[-1]]
+        self._slabs.append(slab(nbytes))
+        return torch.frombuffer(self._slabs[-1], dtype=torch.uint8, count=nbytes)
 
 
 class _Ended(Exception):
@@ -56,11 +60,12 @@ class _Ended(Exception):
 
 
 def arriving(group: Group, buckets: Iterable[Bucket], bucket_bytes: int) -> Iterator[tuple[Bucket, torch.Tensor]]:
-    """Each bucket with its bytes, in order; the next one arrives meanwhile. Errors of the group are raised in turn.
+    """Each bucket with its bytes, in order; the next ones arrive meanwhile. Errors of the group are raised in turn.
 
     A consumer that stops early leaves a thread that ends with the broadcast it waits in.
     """
-    ready: Queue[Any] = Queue(RECEIVE_AHEAD)
+    # One that arrives is in the thread's hands, the others wait here.
+    ready: Queue[Any] = Queue(RECEIVE_AHEAD - 1)
     stopped = threading.Event()
     todo = list(buckets)
     with like_parent():
