@@ -10,8 +10,11 @@ For every case, alternating in one run, so that a noisy machine treats all alike
 * ``broadcast`` the same bytes from warm memory to a process that drops them, by the same gloo, nothing else
 * ``read``      the files from the page cache into one warm buffer
 
-Beside the seconds there is the processor time that server and publishers took for each way: where a machine is shared
-it says more than the clock. Peak memory is what the process that sends, and those of the server, had at most beyond
+Before each way the server is left alone until its processes no longer spin for what may come, so that no way pays for
+the one before. Beside the seconds there is the processor time that server and publishers took for each way: where a
+machine is shared it says more than the clock. ``push/work`` is the push against the processor time of ``reload`` and
+``publish`` together, spread over all cores: at 1 the cores did nothing but read, hash, send and load, and never waited.
+Peak memory is what the process that sends, and those of the server, had at most beyond
 what they had before; a push is held against ring x bucket + largest tensor + 64 MB.
 Run: ``python tests/bench/bench_push.py [--cases NAME,…] [--rounds 5] [--keep DIR] [--json FILE]``. Needs vLLM.
 """
@@ -29,7 +32,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -62,8 +65,18 @@ SERVER_ENV = {
 }
 """As in ``server=cpu``."""
 
+SETTLE_S = 1.5
+"""vLLM's EngineCore spins for a second after each answer of a worker (``SpinCondition`` in its shm_broadcast.py)."""
+
 SLACK_BYTES = 64_000_000
 UNHASHED = Path(__file__).parent / "unhashed"
+
+
+class Took(NamedTuple):
+    """Seconds of one way, and those of a processor in a process that has ended since."""
+
+    seconds: float
+    elsewhere: float = 0.0
 
 
 class Bench:
@@ -102,22 +115,22 @@ class Bench:
         started.start({**os.environ, "VLLM_TARGET_DEVICE": "cpu", **env})
         return started
 
-    def push(self, publisher: Publisher, manifest: Path) -> float:
+    def push(self, publisher: Publisher, manifest: Path) -> Took:
         publisher.join(self.plan())
         begun = time.perf_counter()
         self.sent = publisher.push(PushPlan(str(manifest), "bench"), self.manifest.total_bytes)
-        return time.perf_counter() - begun
+        return Took(time.perf_counter() - begun)
 
-    def reload(self) -> float:
+    def reload(self) -> Took:
         begun = time.perf_counter()
         self.control.post("/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(self.model)}})
-        return time.perf_counter() - begun
+        return Took(time.perf_counter() - begun)
 
-    def broadcast(self) -> float:
+    def broadcast(self) -> Took:
         args = (self.manifest.total_bytes, self.bucket_bytes)
         return _beside(broadcast_receiver, args, lambda ports: broadcast_sender(ports, *args))
 
-    def publish(self) -> float:
+    def publish(self) -> Took:
         sizes = [one.nbytes for one in self.manifest.tensors]
         push = PushPlan(str(self.layout), "bench")
         return _beside(
@@ -130,15 +143,23 @@ class Bench:
         self.server.stop()
 
 
-def _beside(receiver: Callable[..., None], args: tuple[Any, ...], act: Callable[[Any], float]) -> float:
+def _beside(receiver: Callable[..., None], args: tuple[Any, ...], act: Callable[[Any], float]) -> Took:
     """What ``act`` says, with ``receiver`` in a process of its own; both are given the queue of the rendezvous."""
     context = multiprocessing.get_context("spawn")
     ports: Any = context.Queue()
-    other = context.Process(target=receiver, args=(ports, *args))
+    spent: Any = context.Queue()
+    other = context.Process(target=_counted, args=(spent, receiver, ports, *args))
     other.start()
     took = act(ports)
+    elsewhere = spent.get(timeout=DEADLINES.broadcast_s)
     other.join()
-    return took
+    return Took(took, elsewhere)
+
+
+def _counted(spent: Any, receiver: Callable[..., None], *args: Any) -> None:
+    begun = time.process_time()
+    receiver(*args)
+    spent.put(time.process_time() - begun)
 
 
 class Peaks:
@@ -175,14 +196,14 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
     unhashed.join(bench.plan())
     here, server = psutil.Process(), psutil.Process(bench.server.pid)
     senders = {"push": psutil.Process(ours.pid), "unhashed": psutil.Process(unhashed.pid)}
-    ways: dict[str, Callable[[], float]] = {
+    ways: dict[str, Callable[[], Took]] = {
         "push": lambda: bench.push(ours, bench.layout),
         "reload": bench.reload,
-        "naive": lambda: naive_sender(bench.plan(), bench.manifest),
+        "naive": lambda: Took(naive_sender(bench.plan(), bench.manifest)),
         "unhashed": lambda: bench.push(unhashed, bench.undigested),
         "publish": bench.publish,
         "broadcast": bench.broadcast,
-        "read": lambda: read_all(bench.manifest),
+        "read": lambda: Took(read_all(bench.manifest)),
     }
     ways = {key: way for key, way in ways.items() if key in options.ways.split(",")}
     seconds: dict[str, list[float]] = {key: [] for key in ways}
@@ -192,9 +213,11 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
         for _ in range(options.rounds + 1):
             for key, way in ways.items():
                 sender, receiver = Peaks([senders.get(key, here)]), Peaks([server, *server.children(recursive=True)])
+                time.sleep(SETTLE_S)
                 before = processor_time()
-                seconds[key].append(way())
-                work[key].append(processor_time() - before)
+                took = way()
+                seconds[key].append(took.seconds)
+                work[key].append(processor_time() - before + took.elsewhere)
                 peaks[key].append((sender.grown(), receiver.grown()))
     finally:
         ours.stop()
@@ -204,7 +227,13 @@ def measure(name: str, bench: Bench, options: argparse.Namespace) -> dict[str, A
     found = report(name, bench, {key: values[1:] for key, values in seconds.items()}, memory)
     processor = {key: round(statistics.median(values[1:]), 3) for key, values in work.items()}
     share = {f"push/{key}": round(processor["push"] / value, 3) for key, value in processor.items() if value}
-    print(f"    processor seconds {processor}, push/reload {share.get('push/reload')}, load {os.getloadavg()[0]:.1f}")
+    if {"reload", "publish"} <= processor.keys():
+        least = (processor["reload"] + processor["publish"]) / len(os.sched_getaffinity(0))
+        found["ratios"]["push/work"] = round(found["median_s"]["push"] / least, 3)
+    print(
+        f"    processor seconds {processor}, push/reload {share.get('push/reload')}; "
+        f"push/work {found['ratios'].get('push/work')}, load {os.getloadavg()[0]:.1f}"
+    )
     return {**found, "processor_s": processor, "processor_ratios": share, "load": os.getloadavg()}
 
 
