@@ -11,7 +11,7 @@ import pytest
 from http_server import HttpServer
 
 from vst.lanes.fleet import Fleet, Replica, Server
-from vst.lanes.servers import expect_same_instances, note_labels, same_check
+from vst.lanes.same_server import expect_same_instances, note_labels, same_check, unchanged_check
 from vst.server.client import ControlPlane
 from vst.server.facts import Instance, ServerFacts
 from vst.verdict import Outcome
@@ -79,3 +79,14 @@ def test_a_server_without_labels_is_not_blamed_for_it(server: HttpServer) -> Non
     del server.routes["GET /weight_info"]
     run.labels = {"": None}
     assert same_check(run).outcome is Outcome.PASS
+
+
+def test_an_attached_server_without_a_start_time_is_not_proven_to_be_the_same() -> None:
+    check = unchanged_check(Instance(None, None), owned_process=False)
+    assert check.outcome is Outcome.INCONCLUSIVE
+    assert "process_start_time_seconds" in check.reason
+
+
+def test_a_start_time_that_did_not_move_or_a_process_of_ours_is_the_same_server() -> None:
+    assert unchanged_check(Instance("1.7e+09", None), owned_process=False).outcome is Outcome.PASS
+    assert unchanged_check(Instance(None, None), owned_process=True).outcome is Outcome.PASS

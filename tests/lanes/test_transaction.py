@@ -4,7 +4,7 @@ import pytest
 
 from vst.errors import ConfigError, TransportError, VerificationError, VstError
 from vst.lanes.ladder import not_started
-from vst.lanes.servers import RestartedServer
+from vst.lanes.same_server import RestartedServer
 from vst.lanes.transaction import TransactionFailed, answers_check, completed_check, outcome_of, restart_needed
 from vst.server.client import HttpFailure, Unreachable
 from vst.server.facts import Instance

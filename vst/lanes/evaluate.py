@@ -11,8 +11,8 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.ladder import Show, not_started
+from vst.lanes.same_server import same_check
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 

@@ -11,8 +11,8 @@ from vst.errors import VstError
 from vst.lanes.asking import take_each
 from vst.lanes.drafts import push_with_draft
 from vst.lanes.fleet import Replica, named
+from vst.lanes.same_server import same_check
 from vst.lanes.seats import arrived, seat_checks
-from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
 from vst.oracle.compare import Difference, changed, difference

@@ -13,7 +13,7 @@ from vst.lanes.chain import Interpreter, StepFailed, look
 from vst.lanes.lifecycle_checks import FILE, FORMAT, ORDERS, PAUSES, REPEATED, REPEATED_ASLEEP, LaneJudge, Settings
 from vst.lanes.memory import MemoryWatch, watch
 from vst.lanes.pauses import ROUNDS, run_pause
-from vst.lanes.servers import same_check
+from vst.lanes.same_server import same_check
 from vst.lanes.session import Session
 from vst.lanes.sleeping import Refusal, measure_noise, serve, sleep_level_1, sleep_level_2, weights_bytes
 from vst.lanes.streams import Marks, catch, streams

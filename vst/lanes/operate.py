@@ -16,8 +16,9 @@ from vst.lanes.fleet_opening import make_fleet, open_servers
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.publish import known_contract
 from vst.lanes.references import obtain
+from vst.lanes.same_server import same_check
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import owned, same_check
+from vst.lanes.servers import owned
 from vst.lanes.session import Session
 from vst.server.facts import ServerFacts
 from vst.server.plan import Step, parse_all, read_plan

@@ -17,8 +17,8 @@ from vst.lanes.asking import take_each
 from vst.lanes.drafts import Arrival, drafting_check, push_with_draft
 from vst.lanes.evaluation import rules, server_identity, take_evaluation
 from vst.lanes.fleet import Fleet, over_all
+from vst.lanes.same_server import same_check
 from vst.lanes.seats import EACH, arrived
-from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
 from vst.server.seats import seat_name, seat_titles

@@ -15,8 +15,8 @@ from typing import Any
 from vst.checkpoint.manifest import Manifest
 from vst.errors import TransportError, VstError
 from vst.lanes.fleet import Fleet
+from vst.lanes.same_server import RestartedServer, expect_same_instances, note_labels
 from vst.lanes.sending import join, leave
-from vst.lanes.servers import RestartedServer, expect_same_instances, note_labels
 from vst.lanes.session import Session
 from vst.provenance.rundir import utc_now
 from vst.provenance.timeline import Phase, Timeline

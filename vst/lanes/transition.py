@@ -11,8 +11,8 @@ from vst.lanes.asking import take, take_each
 from vst.lanes.cache import CacheProbe
 from vst.lanes.drafts import COLD, Arrival, draft_role, drafting_check, push_draft
 from vst.lanes.fleet import Replica, over_all
+from vst.lanes.same_server import same_check
 from vst.lanes.seats import arrived, seat_checks
-from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check, transact
 from vst.oracle.compare import difference

@@ -15,8 +15,9 @@ from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.ladder import Show, cold_answers, not_started
+from vst.lanes.same_server import same_check
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import owned, same_check
+from vst.lanes.servers import owned
 from vst.lanes.session import Session
 from vst.lanes.transaction import TransactionFailed, answers_check, completed_check
 from vst.lanes.transition import comparable_check, distinct_check

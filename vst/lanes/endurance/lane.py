@@ -17,8 +17,8 @@ from vst.lanes.endurance.phases import distribution
 from vst.lanes.endurance.recovery import recovery_check
 from vst.lanes.endurance.trend import limit
 from vst.lanes.faults.aftermath import EXPECTED
+from vst.lanes.same_server import same_check
 from vst.lanes.seats import arrived, seat_checks
-from vst.lanes.servers import same_check
 from vst.lanes.session import Session
 from vst.lanes.transaction import Push, TransactionFailed, answers_check, completed_check
 from vst.oracle.reference import Reference
