@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 
 from e2e.conftest import Live, Run, Vst, forked
 from e2e.proxy import Call, Proxy
+from vst.checkpoint.digests import with_digests
 from vst.checkpoint.manifest import read_manifest
 from vst.checkpoint.writer import write_safetensors
+from vst.oracle.reference import read_reference
 
 TRANSFER = {
     "/init_weight_transfer_engine",
@@ -59,10 +62,31 @@ def second(pair: tuple[Path, Path], warm: tuple[str, ...], tmp_path_factory: pyt
     live.stop()
 
 
-def test_sending_b_while_claiming_another_checkpoint_fails(
+def test_a_reference_of_another_checkpoint_than_b_is_refused_before_anything_is_pushed(
     ladder: Run, live: Live, vst: Vst, pair: tuple[Path, Path], reference_of_other: Path
 ) -> None:
     run = vst("lane=L3", *live.attach(*pair), f"oracle.reference='{reference_of_other}'")
+    assert run.code == 11, run.out
+    assert "is of a checkpoint with the content" in run.check("reference.comparable")["reason"]
+
+
+def test_a_server_that_was_updated_gives_no_reference(
+    ladder: Run, live: Live, vst: Vst, pair: tuple[Path, Path]
+) -> None:
+    run = vst("lane=record", *live.attach(*pair))
+    assert run.code == 11, run.out
+    assert "start the server anew" in run.check("reference.cold")["reason"]
+    assert not (run.dir / "reference.json").exists()
+
+
+def test_sending_b_while_claiming_another_checkpoint_fails(
+    ladder: Run, live: Live, vst: Vst, pair: tuple[Path, Path], reference_of_other: Path, tmp_path: Path
+) -> None:
+    """The reference says that it is of B, and is of another checkpoint."""
+    content = str(with_digests(read_manifest(pair[1]), None).content_digest)
+    lying = tmp_path / "reference.json"
+    lying.write_text(json.dumps(replace(read_reference(reference_of_other), content_digest=content).to_json()))
+    run = vst("lane=L3", *live.attach(*pair), f"oracle.reference='{lying}'")
     assert run.code == 10, run.out
     assert run.check("transition.to_b")["outcome"] == "fail"
     assert run.verdict["server"]["state"] == "tainted"

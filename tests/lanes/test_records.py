@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from oracle.answers import record, shifted
 
 from vst.errors import VerificationError
-from vst.lanes.records import compare_check, read_record
+from vst.lanes.records import cold_check, compare_check, read_record
+from vst.server.facts import Instance, ServerFacts
 from vst.verdict import Outcome
 
 
@@ -53,3 +55,27 @@ def test_without_a_measured_floor_there_is_no_judgement() -> None:
     """K13, its second half."""
     check = compare_check(record(), None, record(), "left.json")
     assert check.outcome is Outcome.INCONCLUSIVE and "left.json holds no noise floor" in check.reason
+
+
+def attached(root: Path, loaded: Path, label: str | None = "default") -> Any:
+    facts = ServerFacts(
+        "0.32.0", ({"id": "m", "root": str(loaded)},), (), 1, False, False, label, Instance("1", None)
+    )
+    replica = SimpleNamespace(server=SimpleNamespace(title="", name="m"), facts=facts)
+    conf = SimpleNamespace(server=SimpleNamespace(kind="attach"))
+    fleet = SimpleNamespace(replicas=(replica,))
+    manifests = {"model": SimpleNamespace(path=root)}
+    return SimpleNamespace(conf=conf, manifests=manifests, need=lambda name: fleet)
+
+
+def test_a_running_server_gives_a_reference_only_of_what_it_loaded_and_before_any_update(tmp_path: Path) -> None:
+    """A reference of a server that was pushed to made a stale tensor pass for a cold one."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    a.mkdir()
+    b.mkdir()
+    assert cold_check(attached(b, b)).outcome is Outcome.PASS
+    # Where it lies on another machine cannot be seen from here.
+    assert cold_check(attached(b, tmp_path / "elsewhere")).outcome is Outcome.PASS
+    for wrong in (attached(b, a), attached(b, b, "vst-1"), attached(b, b, None)):
+        check = cold_check(wrong)
+        assert check.outcome is Outcome.REFUSED and check.reason

@@ -29,7 +29,7 @@ KEY = ReferenceKey(
     versions={"vllm": "0.32.0", "torch": "2.13.0"},
     probes="sha256:p",
 )
-REFERENCE = Reference(record(), {"version": "0.32.0"}, "a cold server of this run")
+REFERENCE = Reference(record(), "blake3:b", {"version": "0.32.0"}, "a cold server of this run")
 
 OTHER_KEYS: dict[str, dict[str, Any]] = {
     "content": {"content_digest": "blake3:a"},
@@ -70,7 +70,7 @@ DAMAGE = {
     "a list": b"[]",
     "not utf-8": b"\xff\xfe",
     "another format": b'{"format": "x"}',
-    "no record": b'{"format": "vst-reference/1", "sha256": "x"}',
+    "no record": b'{"format": "vst-reference/2", "sha256": "x"}',
 }
 
 
@@ -215,3 +215,15 @@ def test_the_clock_of_the_processor_does_not_make_two_servers_differ() -> None:
 def test_secrets_are_left_out_at_any_depth(name: str) -> None:
     found = comparable_facts(facts({"deep": {"er": {name: "s3cr3t"}}}, {name: "s3cr3t"}))
     assert "s3cr3t" not in json.dumps(found)
+
+
+def test_a_reference_that_does_not_say_of_which_checkpoint_it_is_has_to_be_taken_again() -> None:
+    with pytest.raises(VerificationError, match="does not say of which checkpoint .* lane=record"):
+        Reference.from_json({**REFERENCE.to_json(), "format": "vst-reference/1"}, "old.json")
+
+
+def test_the_checkpoint_of_a_reference_cannot_be_changed_unnoticed() -> None:
+    data = REFERENCE.to_json()
+    assert Reference.from_json(data, "x").content_digest == "blake3:b"
+    with pytest.raises(VerificationError, match="damaged"):
+        Reference.from_json({**data, "content_digest": "blake3:c"}, "x")

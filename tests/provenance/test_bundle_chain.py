@@ -161,7 +161,7 @@ def origin(tmp_path: Path) -> Path:
 
 def store(path: Path, value: float, instance: str) -> None:
     record = Record("B", "sha256:" + "1" * 64, (answer(value),))
-    path.write_text(json.dumps(Reference(record, {"instance_id": instance}, "here").to_json()))
+    path.write_text(json.dumps(Reference(record, "blake3:b", {"instance_id": instance}, "here").to_json()))
 
 
 def test_the_reference_of_a_run_is_in_its_bundle_and_followed_to_where_it_came_from(

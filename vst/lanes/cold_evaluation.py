@@ -10,7 +10,7 @@ from vst.evals.plan import Plan, pinned_digest
 from vst.evals.store import Evaluation, read_evaluation
 from vst.lanes.eval_checks import need_reference
 from vst.lanes.evaluation import make_plan, server_identity, take_evaluation
-from vst.lanes.references import make_key
+from vst.lanes.references import make_key, moved
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import examine, start_server, stop_server
 from vst.lanes.session import Server, Session
@@ -74,7 +74,8 @@ class ColdEvaluation:
         identity = server_identity(session, "checkpoint", facts) | {"instance": None}
         found = take_evaluation(session, server, self.plan, "B", NAME, identity)
         session.cold_evaluation = found
-        if session.conf.eval.reference_cache and found.complete and not found.failed:
+        whole = found.complete and not found.failed and not moved(session, "checkpoint")
+        if session.conf.eval.reference_cache and whole:
             self._cached.parent.mkdir(parents=True, exist_ok=True)
             keyed = replace(found, header={**found.header, "key": self._key.to_json()})
             write_atomic(self._cached, keyed.to_bytes())

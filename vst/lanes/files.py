@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -32,10 +33,20 @@ def resolve_paths(session: Session, model: bool = True) -> dict[str, Path]:
         _derive(session)
     roles = {}
     if model and (conf.model.path or not derives(conf)):
-        roles["model"] = Path(conf.model.path).expanduser().absolute()
+        roles["model"] = _directory("model.path", conf.model.path)
     if needs_checkpoint(conf.lane):
-        roles["checkpoint"] = Path(conf.checkpoint.path).expanduser().absolute()
+        roles["checkpoint"] = _directory("checkpoint.path", conf.checkpoint.path)
     return roles
+
+
+def _directory(key: str, value: str) -> Path:
+    """The directory that a key names; ConfigError where there is none, which says nothing about a checkpoint."""
+    path = Path(value).expanduser().absolute()
+    try:
+        os.listdir(path)
+    except OSError as error:
+        raise ConfigError(f"{key}={value}: {path} is not a readable directory: {error.strerror}") from error
+    return path
 
 
 def _generate(session: Session, model: bool) -> None:
@@ -88,6 +99,7 @@ def run_files(session: Session, model: bool = True) -> tuple[LaneVerdict, dict[s
     drafts = resolve_drafts(session)
     checks = [*result.checks, *_audit_drafts(session, drafts, result.manifests)] if drafts else result.checks
     before |= {role: identities(path) for role, path in drafts.items()}
+    session.audited.update(before)
     session.manifests.update(result.manifests)
     for role, manifest in result.manifests.items():
         write_manifest(session, role)

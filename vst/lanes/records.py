@@ -10,15 +10,22 @@ from typing import Any
 from vst.errors import VerificationError, VstError
 from vst.lanes.examine import run_contract
 from vst.lanes.files import run_files, still_stable
+from vst.lanes.fleet import over_all
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.ladder import Show, not_started
 from vst.lanes.references import keep, make_key
 from vst.lanes.sending import start_publisher
+from vst.lanes.servers import owned
 from vst.lanes.session import Session
 from vst.lanes.stored_evaluations import evaluations_check, is_evaluation
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
+from vst.server.facts import ServerFacts
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
+
+COLD = "a server that loaded A when it started, and was not updated since"
+UNTOUCHED = "default"
+"""vLLM's weight version before the first update."""
 
 
 def record(session: Session, verdict: Verdict, show: Show) -> None:
@@ -37,10 +44,34 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
         verdict.lanes.append(run_contract(session))
     show(verdict.lanes[-1])
     if verdict.lanes[-1].passed:
+        verdict.lanes.append(LaneVerdict("record", (cold_check(session),)))
+        show(verdict.lanes[-1])
+    if all(lane.passed for lane in verdict.lanes):
         key = make_key(session, "model", session.need("publisher").wait_ready())
-        kept = keep(session, key, session.records[0], session.need("facts"), session.drafted.get("model-1"))
+        kept = keep(session, "model", key, session.records[0], session.need("facts"))
         session.run.write("reference.json", kept.to_json())
     verdict.lanes[0] = LaneVerdict("L0", (*files.checks, still_stable(before, session)))
+
+
+def cold_check(session: Session) -> Check:
+    """``reference.cold``: each server loaded A when it started and was not updated since, as far as it can be seen."""
+    if owned(session):
+        return Check("reference.cold", Outcome.PASS, "started by this run", COLD)
+    root = session.manifests["model"].path
+    replicas = session.need("fleet").replicas
+    return over_all([(one.server.title, _cold(one.facts, one.server.name, root)) for one in replicas])
+
+
+def _cold(facts: ServerFacts, name: str, root: Path) -> Check:
+    label = facts.weight_version
+    loaded = next((Path(str(model.get("root"))) for model in facts.models if model.get("id") == name), None)
+    reason = ""
+    if label != UNTOUCHED:
+        reason = f"its weight version is {label}, and {UNTOUCHED} until an update: start the server anew"
+    elif loaded is not None and loaded.exists() and not loaded.samefile(root):
+        reason = f"it was started on {loaded}, and model.path is {root}: start it on what the reference is to be of"
+    outcome = Outcome.REFUSED if reason else Outcome.PASS
+    return Check("reference.cold", outcome, {"label": label, "root": str(loaded)}, COLD, reason=reason)
 
 
 def compare(session: Session, verdict: Verdict, show: Show) -> None:

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from vst.checkpoint.stability import changed, identities
+from vst.errors import VerificationError
 from vst.lanes.asking import choose_probes, take, vocab_size
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import REFERENCE, examine, spec, start_server, stop_server
+from vst.lanes.servers import REFERENCE, examine, owned, spec, start_server, stop_server
 from vst.lanes.session import Server, Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
@@ -16,7 +18,6 @@ from vst.provenance.links import use_reference
 from vst.provenance.redaction import looks_secret
 from vst.server.facts import ServerFacts
 from vst.server.launch import flags
-from vst.server.speculation import Drafted
 
 FORWARDED = (
     "OMP_NUM_THREADS",
@@ -41,7 +42,9 @@ def obtain(session: Session, besides: Besides | None = None) -> Reference:
     given = session.conf.oracle.reference
     if given:
         path = Path(given).expanduser().absolute()
-        return _kept(session, read_reference(path), path)
+        reference = read_reference(path)
+        _expect_of_b(session, reference)
+        return _kept(session, reference, path)
     publisher = session.publisher or start_publisher(session)
     key = make_key(session, "checkpoint", publisher.wait_ready())
     if session.conf.oracle.reference_cache:
@@ -50,6 +53,16 @@ def obtain(session: Session, besides: Besides | None = None) -> Reference:
             session.progress.say("reference of B: from the cache")
             return _kept(session, found, _cache(session).path(key))
     return _cold(session, key, besides)
+
+
+def _expect_of_b(session: Session, reference: Reference) -> None:
+    """VerificationError where a reference that was given is of another checkpoint: every answer would look wrong."""
+    content = session.manifests["checkpoint"].content_digest
+    if reference.content_digest != content:
+        raise VerificationError(
+            f"the reference {reference.source} is of a checkpoint with the content {reference.content_digest}, and B "
+            f"has {content}: take one of B with lane=record, or leave oracle.reference out"
+        )
 
 
 def _kept(session: Session, reference: Reference, origin: Path) -> Reference:
@@ -86,15 +99,27 @@ def _cold(session: Session, key: ReferenceKey, besides: Besides | None) -> Refer
     finally:
         stop_server(session, server)
     use_reference(session.run, None, None)
-    return keep(session, key, record, facts, session.drafted.get("reference"))
+    return keep(session, "checkpoint", key, record, facts)
 
 
-def keep(session: Session, key: ReferenceKey, record: Record, facts: ServerFacts, drafted: Drafted | None) -> Reference:
-    """Make a reference of a record from a fresh process, and store it for later runs."""
-    reference = Reference(record, comparable_facts(facts), "a cold server of this run", drafted)
-    if session.conf.oracle.reference_cache:
+def keep(session: Session, role: str, key: ReferenceKey, record: Record, facts: ServerFacts) -> Reference:
+    """Make a reference of a record from a fresh process on the checkpoint ``role``, and store it for later runs.
+
+    It is stored only if this run started the process, and only if the files are still those that were audited: a
+    process that loaded others would be a reference of something that nobody has any more.
+    """
+    own = owned(session)
+    source = "a cold server of this run" if own else "a running server, cold as far as it tells"
+    drafted = session.drafted.get("reference" if role == "checkpoint" else "model-1")
+    reference = Reference(record, key.content_digest, comparable_facts(facts), source, drafted)
+    if session.conf.oracle.reference_cache and own and not moved(session, role):
         _cache(session).store(key, reference)
     return reference
+
+
+def moved(session: Session, role: str) -> list[str]:
+    """The files of a checkpoint that were changed, removed or added since they were audited."""
+    return changed(session.audited[role], identities(session.manifests[role].path))
 
 
 def _cache(session: Session) -> ReferenceCache:

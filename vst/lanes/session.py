@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from vst.checkpoint.manifest import Manifest
+from vst.checkpoint.stability import FileIdentity
 from vst.config import VstConf
 from vst.errors import VerificationError
 from vst.evals.store import Evaluation
@@ -40,10 +41,10 @@ class Progress(Protocol):
 class Session:
     """The state of one run; lanes fill it in the order in which they need it.
 
-    ``servers`` are those that can be asked, ``seats`` all places of them that answer by themselves (each server, or
-    each data-parallel rank), ``fleet`` the servers once they were examined. ``loads`` are told what is done to the
-    servers, ``watchers`` hear what the publisher reports, and ``detours`` are the addresses by which the publisher
-    calls servers instead of their own.
+    ``audited`` are the files of each checkpoint as they were before the audit. ``servers`` are those that can be
+    asked, ``seats`` all places of them that answer by themselves (each server, or each data-parallel rank), ``fleet``
+    the servers once they were examined. ``loads`` are told what is done to the servers, ``watchers`` hear what the
+    publisher reports, and ``detours`` are the addresses by which the publisher calls servers instead of their own.
     """
 
     conf: VstConf
@@ -51,6 +52,7 @@ class Session:
     progress: Progress
     manifests: dict[str, Manifest] = field(default_factory=dict)
     manifest_files: dict[str, Path] = field(default_factory=dict)
+    audited: dict[str, dict[str, FileIdentity]] = field(default_factory=dict)
     servers: tuple[Server, ...] = ()
     seats: tuple[Server, ...] = ()
     fleet: Fleet | None = None

@@ -23,7 +23,9 @@ from vst.provenance.atomic import write_atomic
 from vst.server.facts import ServerFacts
 from vst.server.speculation import Drafted
 
-FORMAT = "vst-reference/1"
+FORMAT = "vst-reference/2"
+WITHOUT_CONTENT = "vst-reference/1"
+"""How earlier versions wrote one; it may be of any checkpoint."""
 
 VOLATILE = (
     "instance_id",
@@ -195,16 +197,22 @@ def machine() -> dict[str, Any]:
 class Reference:
     """A record from a fresh process, with that server's account of itself; ``source`` says where it came from.
 
-    ``drafted`` are the tokens that its draft proposed and had accepted while the record was taken, if it has one.
+    ``content_digest`` is that of the checkpoint which the process was started on. ``drafted`` are the tokens that its
+    draft proposed and had accepted while the record was taken, if it has one.
     """
 
     record: Record
+    content_digest: str
     facts: Mapping[str, Any]
     source: str
     drafted: Drafted | None = None
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"record": self.record.to_json(), "facts": dict(self.facts)}
+        body: dict[str, Any] = {
+            "record": self.record.to_json(),
+            "content_digest": self.content_digest,
+            "facts": dict(self.facts),
+        }
         if self.drafted is not None:
             body["drafted"] = self.drafted.to_json()
         return {"format": FORMAT, "sha256": _digest(body), **body}
@@ -212,13 +220,17 @@ class Reference:
     @staticmethod
     def from_json(data: Any, source: str) -> Reference:
         """Read a stored reference; VerificationError when it is damaged or something else."""
-        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+        found = data.get("format") if isinstance(data, Mapping) else None
+        if found == WITHOUT_CONTENT:
+            raise VerificationError(f"{source} does not say of which checkpoint it is: take it again with lane=record")
+        if found != FORMAT:
             raise VerificationError(f"{source} is not a reference: expected format {FORMAT!r}")
-        body = {key: data.get(key) for key in ("record", "facts", "drafted") if key != "drafted" or key in data}
+        keys = ("record", "content_digest", "facts", "drafted")
+        body = {key: data.get(key) for key in keys if key != "drafted" or key in data}
         if data.get("sha256") != _digest(body):
             raise VerificationError(f"{source} is damaged: its digest does not hold")
         drafted = Drafted.from_json(data["drafted"]) if "drafted" in data else None
-        return Reference(Record.from_json(data["record"]), data["facts"], source, drafted)
+        return Reference(Record.from_json(data["record"]), str(data["content_digest"]), data["facts"], source, drafted)
 
 
 def _digest(body: Mapping[str, Any]) -> str:

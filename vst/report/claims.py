@@ -48,6 +48,7 @@ CHECKS = (
     ("transfer.completed", "every transaction came to its own end"),
     ("identity.record", "A pushed over A changes no answer"),
     ("identity.weights", "the server's own weight digests stay"),
+    ("reference.cold", "the server loaded its checkpoint when it started and was not updated since"),
     ("reference.comparable", "cold and warm server were started alike"),
     ("reference.distinct", "the probes can tell A from B"),
     ("transition.to_b", "after a push of B it answers like a cold B"),
