@@ -304,3 +304,9 @@ def test_a_self_test_that_would_run_nothing_is_refused(override: str) -> None:
 
 def test_the_self_test_needs_no_checkpoints() -> None:
     assert load("lane=selftest", "model=local").lane.rows == "all"
+
+
+@pytest.mark.parametrize("key", ["model.path", "checkpoint.path", "oracle.reference", "provenance.sign"])
+def test_an_empty_name_is_a_mistake_and_not_the_same_as_none(key: str) -> None:
+    """``model.path="$A"`` with A unset made a checkpoint A of its own, and passed."""
+    assert refusal(*USER, f"{key}=''") == f"{key} is empty: give it a value, or leave it out"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from vst.config.needs import HINTS, filled, missing_keys
+from vst.config.needs import HINTS, empty_keys, filled, missing_keys
 from vst.config.schema import VstConf
 from vst.config.together import contradictions
 from vst.config.values import wrong_values
@@ -23,6 +23,8 @@ def load(cfg: DictConfig) -> VstConf:
 
 
 def _load(cfg: DictConfig) -> VstConf:
+    if empty := empty_keys(cfg):
+        raise ConfigError("\n".join(f"{key} is empty: give it a value, or leave it out" for key in empty))
     missing = sorted(missing_keys(cfg))
     if missing:
         lines = [f"  {key}=…   {HINTS.get(key, 'has no default')}" for key in missing]

@@ -21,6 +21,25 @@ HINTS = {
     "lane.right": "the record or evaluation that it must equal",
 }
 
+NAMING = (
+    "model.path",
+    "model.draft_path",
+    "checkpoint.path",
+    "checkpoint.draft_path",
+    "oracle.reference",
+    "eval.reference",
+    "lane.plan",
+    "provenance.sign",
+    "provenance.previous",
+    "snapshot.manifest",
+)
+"""Keys that name a file or a directory; without a value each of them makes a run do something else."""
+
+
+def empty_keys(cfg: DictConfig) -> list[str]:
+    """The keys that were given an empty text, as an unset variable of a shell leaves it."""
+    return [key for key in NAMING if OmegaConf.select(cfg, key, throw_on_missing=False) == ""]
+
 
 def needs_checkpoint(lane: LaneConf) -> bool:
     """Whether a lane reads checkpoint B; L1, L2 and ``record`` look at A alone, ``selftest`` has pairs of its own."""
