@@ -14,7 +14,7 @@ from vst.evals.prompts import make_prompts
 from vst.evals.question import Question
 from vst.evals.store import Evaluation, make_header
 
-SERVER = {"content_digest": "sha256:a", "facts": {"version": "0.32.0"}, "instance": None}
+SERVER = {"content_digest": "sha256:a", "facts": {"version": "0.32.0"}, "instance": None, "updates": 0}
 CALL = {"began": "2026-01-01T00:00:00Z", "seconds": 0.1, "failed_attempts": []}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from evals.plans import changed, evaluation, make_plan, right_answers
@@ -129,7 +130,8 @@ def test_a_cold_server_that_was_started_otherwise_is_refused() -> None:
 
 
 def test_a_given_reference_has_to_be_whole_of_the_same_plan_and_of_a_known_server() -> None:
-    need_reference(A, PLAN.digest, "x")
+    content = A.header["server"]["content_digest"]
+    need_reference(A, PLAN.digest, content, "x")
     wrong = {
         "asked something else": (A, "sha256:other"),
         "1 failed": (with_changes({1: None}), PLAN.digest),
@@ -138,7 +140,26 @@ def test_a_given_reference_has_to_be_whole_of_the_same_plan_and_of_a_known_serve
     }
     for said, (found, plan) in wrong.items():
         with pytest.raises(VerificationError, match=said):
-            need_reference(found, plan, "x")
+            need_reference(found, plan, content, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"content_digest": "blake3:c"}, "is of a checkpoint with the content blake3:c"),
+        ({"updates": 2}, "after 2 updates of its run"),
+        ({"updates": None}, "after None updates"),
+        ({"instance": {"start_time": "1", "weight_version": "vst-1"}}, "with the weight version vst-1"),
+        ({"instance": {"start_time": "1"}}, "with the weight version None"),
+    ],
+)
+def test_an_evaluation_of_another_checkpoint_or_of_an_updated_server_is_no_reference(
+    change: dict[str, Any], said: str
+) -> None:
+    server = A.header["server"]
+    found = replace(A, header={**A.header, "server": {**server, **change}})
+    with pytest.raises(VerificationError, match=said):
+        need_reference(found, PLAN.digest, server["content_digest"], "x")
 
 
 def test_the_defaults_of_a_checkpoint_and_of_its_server_are_read(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ class ColdEvaluation:
         conf = self._session.conf.eval
         if conf.reference:
             path = Path(conf.reference).expanduser().absolute()
-            need_reference(read_evaluation(path), self.plan.digest, str(path))
+            content = str(self._session.manifests["checkpoint"].content_digest)
+            need_reference(read_evaluation(path), self.plan.digest, content, str(path))
             return self._kept(path)
         if not conf.reference_cache:
             return None
@@ -71,7 +72,7 @@ class ColdEvaluation:
     def take(self, server: Server, facts: ServerFacts) -> None:
         """Evaluate a cold server on B, and keep it for later runs when every question was answered."""
         session = self._session
-        identity = server_identity(session, "checkpoint", facts) | {"instance": None}
+        identity = server_identity(session, "checkpoint", facts) | {"instance": None, "updates": 0}
         found = take_evaluation(session, server, self.plan, "B", NAME, identity)
         session.cold_evaluation = found
         whole = found.complete and not found.failed and not moved(session, "checkpoint")

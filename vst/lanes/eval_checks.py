@@ -11,6 +11,7 @@ from vst.evals.judging import Floor, Rules, judge_pairs, judge_records, measure_
 from vst.evals.plan import PINNED, pinned_digest
 from vst.evals.store import Evaluation
 from vst.oracle.reference import differing
+from vst.server.facts import UNTOUCHED
 from vst.verdict import Check, Outcome
 
 Evaluations = Mapping[str, Evaluation]
@@ -173,8 +174,10 @@ def _file(name: str) -> str:
     return f"evaluation-{name}.jsonl"
 
 
-def need_reference(found: Evaluation, plan: str, path: str) -> None:
-    """VerificationError for an evaluation that is not whole, asked something else, or does not tell its server."""
+def need_reference(found: Evaluation, plan: str, content: str, path: str) -> None:
+    """VerificationError for an evaluation that is not whole, asked something else, or does not tell its server; that is
+    of another checkpoint than the one with ``content``, or of a server that was updated.
+    """
     if pinned_digest(found.plan) != plan:
         raise VerificationError(f"{path} asked something else than this run: its plan is {pinned_digest(found.plan)}")
     if not found.complete or found.failed:
@@ -182,3 +185,13 @@ def need_reference(found: Evaluation, plan: str, path: str) -> None:
     server = found.header.get("server")
     if not isinstance(server, Mapping) or not isinstance(server.get("facts"), Mapping):
         raise VerificationError(f"{path} does not say which server answered, so it is no reference")
+    found_content = server.get("content_digest")
+    if found_content != content:
+        raise VerificationError(f"{path} is of a checkpoint with the content {found_content}, B has {content}")
+    instance = server.get("instance")
+    label = instance.get("weight_version") if isinstance(instance, Mapping) else UNTOUCHED
+    if server.get("updates") != 0 or label != UNTOUCHED:
+        raise VerificationError(
+            f"{path} is of a server after {server.get('updates')} updates of its run, with the weight version {label}: "
+            "take a reference of a fresh server with lane=eval"
+        )

@@ -69,7 +69,10 @@ def rules(session: Session) -> Rules:
 
 
 def server_identity(session: Session, role: str, facts: ServerFacts) -> dict[str, Any]:
-    """Which server in which state answers: a later run may go on with what was asked only of the same."""
+    """Which server in which state answers: a later run may go on with what was asked only of the same.
+
+    ``updates`` is how many transactions of this run came before.
+    """
     draft = session.manifests.get(f"draft-{role}")
     instance = {**facts.instance.to_json(), "weight_version": facts.weight_version}
     return {
@@ -77,6 +80,7 @@ def server_identity(session: Session, role: str, facts: ServerFacts) -> dict[str
         "draft_content_digest": draft.content_digest if draft else None,
         "instance": None if owned(session) else instance,
         "facts": stable_facts(facts),
+        "updates": session.transactions,
     }
 
 

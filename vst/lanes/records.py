@@ -20,12 +20,10 @@ from vst.lanes.session import Session
 from vst.lanes.stored_evaluations import evaluations_check, is_evaluation
 from vst.oracle.compare import difference
 from vst.oracle.record import Record
-from vst.server.facts import ServerFacts
+from vst.server.facts import UNTOUCHED, ServerFacts
 from vst.verdict import Check, LaneVerdict, Outcome, Verdict
 
 COLD = "a server that loaded A when it started, and was not updated since"
-UNTOUCHED = "default"
-"""vLLM's weight version before the first update."""
 
 
 def record(session: Session, verdict: Verdict, show: Show) -> None:

@@ -28,6 +28,9 @@ ROUTES = (
 )
 """The development routes without which nothing can be proven (0.28 and later have all of them)."""
 
+UNTOUCHED = "default"
+"""vLLM's weight version before the first update."""
+
 START_TIME = re.compile(r"^process_start_time_seconds(?:\{[^}]*\})?\s+(\S+)", re.MULTILINE)
 AWAKE = re.compile(r'^vllm:engine_sleep_state\{[^}]*sleep_state="awake"[^}]*\}\s+([0-9.eE+-]+)', re.MULTILINE)
 
