@@ -42,13 +42,14 @@ def stored(tmp_path: Path) -> list[Path]:
     return list((tmp_path / "cache").glob("references/*.json"))
 
 
-def test_a_reference_of_a_server_of_our_own_is_kept(tmp_path: Path) -> None:
-    found = keep(session(tmp_path), "checkpoint", KEY, record(), FACTS)
+@pytest.mark.parametrize("kind", ["cpu", "attach"])
+def test_a_reference_of_a_server_that_was_started_for_it_is_kept(tmp_path: Path, kind: str) -> None:
+    found = keep(session(tmp_path, kind), "checkpoint", KEY, record(), FACTS, started=True)
     assert found.content_digest == "blake3:b" and len(stored(tmp_path)) == 1
 
 
 def test_a_reference_of_a_running_server_is_kept_for_nobody_else(tmp_path: Path) -> None:
-    found = keep(session(tmp_path, "attach"), "checkpoint", KEY, record(), FACTS)
+    found = keep(session(tmp_path, "attach"), "checkpoint", KEY, record(), FACTS, started=False)
     assert "as far as it tells" in found.source and not stored(tmp_path)
 
 
@@ -64,7 +65,7 @@ def test_a_reference_of_files_that_moved_since_the_audit_is_kept_for_no_later_ru
         os.replace(other, shard)
     else:
         (tmp_path / "b" / "more.safetensors").write_bytes(b"")
-    keep(run, "checkpoint", KEY, record(), FACTS)
+    keep(run, "checkpoint", KEY, record(), FACTS, started=True)
     assert not stored(tmp_path)
 
 

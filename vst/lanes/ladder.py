@@ -150,7 +150,7 @@ RUNGS: Mapping[str, Callable[[Session], LaneVerdict]] = {
 def _keep_own(session: Session) -> None:
     """A server that we started on A and nobody has touched yet is a cold one: its first record is a reference of A."""
     key = make_key(session, "model", session.need("publisher").wait_ready())
-    keep(session, "model", key, session.records[0], session.need("facts"))
+    keep(session, "model", key, session.records[0], session.need("facts"), started=True)
 
 
 def _close_fail(session: Session, lane: LaneVerdict) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from vst.lanes.files import run_files, still_stable
 from vst.lanes.fleet import over_all
 from vst.lanes.fleet_opening import open_servers
 from vst.lanes.ladder import Show, not_started
-from vst.lanes.references import keep, make_key
+from vst.lanes.references import keep, make_key, moved
 from vst.lanes.sending import start_publisher
 from vst.lanes.servers import owned
 from vst.lanes.session import Session
@@ -44,9 +45,9 @@ def record(session: Session, verdict: Verdict, show: Show) -> None:
     if verdict.lanes[-1].passed:
         verdict.lanes.append(LaneVerdict("record", (cold_check(session),)))
         show(verdict.lanes[-1])
-    if all(lane.passed for lane in verdict.lanes):
+    if all(lane.passed for lane in verdict.lanes) and not moved(session, "model"):
         key = make_key(session, "model", session.need("publisher").wait_ready())
-        kept = keep(session, "model", key, session.records[0], session.need("facts"))
+        kept = keep(session, "model", key, session.records[0], session.need("facts"), started=owned(session))
         session.run.write("reference.json", kept.to_json())
     verdict.lanes[0] = LaneVerdict("L0", (*files.checks, still_stable(before, session)))
 
@@ -66,7 +67,7 @@ def _cold(facts: ServerFacts, name: str, root: Path) -> Check:
     reason = ""
     if label != UNTOUCHED:
         reason = f"its weight version is {label}, and {UNTOUCHED} until an update: start the server anew"
-    elif loaded is not None and loaded.exists() and not loaded.samefile(root):
+    elif loaded is not None and os.path.exists(loaded) and not os.path.samefile(loaded, root):
         reason = f"it was started on {loaded}, and model.path is {root}: start it on what the reference is to be of"
     outcome = Outcome.REFUSED if reason else Outcome.PASS
     return Check("reference.cold", outcome, {"label": label, "root": str(loaded)}, COLD, reason=reason)

@@ -10,7 +10,7 @@ from vst.checkpoint.stability import changed, identities
 from vst.errors import VerificationError
 from vst.lanes.asking import choose_probes, take, vocab_size
 from vst.lanes.sending import start_publisher
-from vst.lanes.servers import REFERENCE, examine, owned, spec, start_server, stop_server
+from vst.lanes.servers import REFERENCE, examine, spec, start_server, stop_server
 from vst.lanes.session import Server, Session
 from vst.oracle.record import Record
 from vst.oracle.reference import Reference, ReferenceCache, ReferenceKey, comparable_facts, read_reference
@@ -99,20 +99,21 @@ def _cold(session: Session, key: ReferenceKey, besides: Besides | None) -> Refer
     finally:
         stop_server(session, server)
     use_reference(session.run, None, None)
-    return keep(session, "checkpoint", key, record, facts)
+    return keep(session, "checkpoint", key, record, facts, started=True)
 
 
-def keep(session: Session, role: str, key: ReferenceKey, record: Record, facts: ServerFacts) -> Reference:
+def keep(
+    session: Session, role: str, key: ReferenceKey, record: Record, facts: ServerFacts, started: bool
+) -> Reference:
     """Make a reference of a record from a fresh process on the checkpoint ``role``, and store it for later runs.
 
-    It is stored only if this run started the process, and only if the files are still those that were audited: a
+    It is stored only if this run ``started`` the process, and only if the files are still those that were audited: a
     process that loaded others would be a reference of something that nobody has any more.
     """
-    own = owned(session)
-    source = "a cold server of this run" if own else "a running server, cold as far as it tells"
+    source = "a cold server of this run" if started else "a running server, cold as far as it tells"
     drafted = session.drafted.get("reference" if role == "checkpoint" else "model-1")
     reference = Reference(record, key.content_digest, comparable_facts(facts), source, drafted)
-    if session.conf.oracle.reference_cache and own and not moved(session, role):
+    if session.conf.oracle.reference_cache and started and not moved(session, role):
         _cache(session).store(key, reference)
     return reference
 
