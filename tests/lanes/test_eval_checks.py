@@ -151,6 +151,7 @@ def test_a_given_reference_has_to_be_whole_of_the_same_plan_and_of_a_known_serve
         ({"updates": None}, "after None updates"),
         ({"instance": {"start_time": "1", "weight_version": "vst-1"}}, "with the weight version vst-1"),
         ({"instance": {"start_time": "1"}}, "with the weight version None"),
+        ({"instance": "of another kind"}, "with the weight version None"),
     ],
 )
 def test_an_evaluation_of_another_checkpoint_or_of_an_updated_server_is_no_reference(
@@ -160,6 +161,15 @@ def test_an_evaluation_of_another_checkpoint_or_of_an_updated_server_is_no_refer
     found = replace(A, header={**A.header, "server": {**server, **change}})
     with pytest.raises(VerificationError, match=said):
         need_reference(found, PLAN.digest, server["content_digest"], "x")
+
+
+def test_an_evaluation_that_does_not_say_who_started_its_server_is_no_reference() -> None:
+    server = A.header["server"]
+    silent = {key: value for key, value in server.items() if key != "instance"}
+    with pytest.raises(VerificationError, match="with the weight version None"):
+        need_reference(
+            replace(A, header={**A.header, "server": silent}), PLAN.digest, server["content_digest"], "x"
+        )
 
 
 def test_the_defaults_of_a_checkpoint_and_of_its_server_are_read(tmp_path: Path) -> None:

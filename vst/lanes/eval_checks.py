@@ -188,8 +188,10 @@ def need_reference(found: Evaluation, plan: str, content: str, path: str) -> Non
     found_content = server.get("content_digest")
     if found_content != content:
         raise VerificationError(f"{path} is of a checkpoint with the content {found_content}, B has {content}")
-    instance = server.get("instance")
-    label = instance.get("weight_version") if isinstance(instance, Mapping) else UNTOUCHED
+    # Null is a server of the run's own; a header without the key says nothing.
+    instance = server.get("instance", {})
+    told = instance.get("weight_version") if isinstance(instance, Mapping) else None
+    label = UNTOUCHED if instance is None else told
     if server.get("updates") != 0 or label != UNTOUCHED:
         raise VerificationError(
             f"{path} is of a server after {server.get('updates')} updates of its run, with the weight version {label}: "
